@@ -1,0 +1,3 @@
+//! The cases, one file a property.
+
+pub mod exclusive;

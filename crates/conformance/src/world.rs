@@ -1,0 +1,204 @@
+//! What a case lives in: a store, clients of it, and time.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use leasehold::backend::{Backend, Capabilities, KeyView};
+use leasehold::clock::{Clock, Hand, Moment, Timer};
+use leasehold::{Builder, Locks};
+
+use crate::faults::{Faults, Faulty};
+
+/// How a store is reached. Made anew for every test.
+pub trait Fixture: Send + Sync + 'static {
+    /// Whether the store's leases run on the test's own clock.
+    fn time(&self) -> Time;
+
+    /// Connects one more client. All clients of one fixture see the same store; tests tell themselves apart on it by
+    /// their namespaces.
+    fn connect(&self) -> BoxFuture<'_, Arc<dyn Backend>>;
+
+    /// What moves the store's clock, if anything can.
+    fn store_clock(&self) -> Option<Arc<Hand>> {
+        None
+    }
+}
+
+/// Which time a test runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// The machine's. Waiting for a lease to expire takes as long as it takes.
+    Real,
+    /// A clock that moves to the next timer as soon as nothing else is left to do. An hour takes microseconds, and the
+    /// same test always takes the same course.
+    Virtual,
+}
+
+/// No case takes longer than this, in its own time.
+const CASE_MAX: Duration = Duration::from_secs(600);
+
+/// Runs one case on the fixture that `fixture` makes.
+pub fn run<F: Fixture>(fixture: impl FnOnce(&Clock) -> F, case: impl FnOnce(World) -> BoxFuture<'static, ()>) {
+    // The fixture decides which time it is, but needs the clock to be made: so make it on the virtual one first.
+    let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let paused = paused.expect("a runtime");
+    let (clock, fixture) = paused.block_on(async {
+        let clock = Clock::runtime();
+        let fixture = fixture(&clock);
+        (clock, fixture)
+    });
+    let (runtime, clock) = match fixture.time() {
+        Time::Virtual => (paused, clock),
+        Time::Real => {
+            let real = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            (real.expect("a runtime"), Clock::boot())
+        }
+    };
+    let timer = Timer::on_callers_runtime(clock.clone());
+    let world = World::new(fixture, clock);
+    runtime.block_on(async {
+        let case = tokio::spawn(case(world));
+        match timer.within(CASE_MAX, case).await {
+            Some(Ok(())) => {}
+            Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
+            None => panic!("the case was not over after {CASE_MAX:?}: somebody waits for ever"),
+        }
+    });
+    runtime.shutdown_background();
+}
+
+/// A store with clients, and time.
+pub struct World {
+    fixture: Box<dyn Fixture>,
+    clock: Clock,
+    timer: Timer,
+    namespace: String,
+}
+
+impl World {
+    fn new(fixture: impl Fixture, clock: Clock) -> Self {
+        // Random, because a real store outlives the test's process and is shared with others.
+        let namespace = format!("conformance-{:016x}", fastrand::u64(..));
+        let timer = Timer::on_callers_runtime(clock.clone());
+        Self { fixture: Box::new(fixture), clock, timer, namespace }
+    }
+
+    /// How long a lease lives in these tests: the shortest that leaves room for a slow machine.
+    pub fn ttl(&self) -> Duration {
+        match self.fixture.time() {
+            Time::Virtual => Duration::from_secs(10),
+            Time::Real => Duration::from_secs(2),
+        }
+    }
+
+    /// How late a promise may be kept because the machine is busy. Nothing is late in virtual time, except that timers
+    /// are set to whole milliseconds.
+    pub fn slack(&self) -> Duration {
+        match self.fixture.time() {
+            Time::Virtual => Duration::from_millis(5),
+            Time::Real => Duration::from_millis(750),
+        }
+    }
+
+    /// How many tasks contend where many should.
+    pub fn crowd(&self) -> usize {
+        16
+    }
+
+    /// One more client of the store, with the world's TTL.
+    pub async fn client(&self) -> Client {
+        self.client_with(|builder| builder).await
+    }
+
+    /// One more client of the store, with settings of its own.
+    pub async fn client_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Client {
+        let (faulty, faults) = Faulty::new(self.fixture.connect().await, self.timer.clone());
+        let builder = Locks::on(faulty).clock(self.clock.clone()).namespace(&self.namespace).ttl(self.ttl());
+        let locks = settings(builder).connect().await.expect("the store can be reached");
+        Client { locks, faults }
+    }
+
+    /// What the store can do.
+    pub async fn capabilities(&self) -> Capabilities {
+        self.fixture.connect().await.capabilities()
+    }
+
+    /// What moves the store's clock, if anything can.
+    pub fn store_clock(&self) -> Option<Arc<Hand>> {
+        self.fixture.store_clock()
+    }
+
+    /// What time it is for the clients.
+    pub fn now(&self) -> Moment {
+        self.timer.now()
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, span: Duration) {
+        self.timer.sleep(span).await;
+    }
+
+    /// What `work` comes to, or `None` if it takes longer than `limit`.
+    pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        self.timer.within(limit, work).await
+    }
+
+    /// Waits until `condition` holds, and fails if it does not within `limit`.
+    pub async fn until(&self, what: &str, limit: Duration, condition: impl AsyncFn() -> bool) {
+        let started = self.now();
+        while !condition().await {
+            let waited = started.until(self.now());
+            assert!(waited < limit, "after {waited:?} it still was not so that {what}");
+            self.pass(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits until nobody is in that line: what was dropped or cancelled has left, long before its lease would end.
+    pub async fn until_deserted(&self, locks: &Locks, name: impl AsRef<[u8]>) {
+        let name = name.as_ref();
+        let deserted = async || locks.inspect(name).await.expect("inspect answers").is_none();
+        self.until("the line is deserted", self.ttl() / 4, deserted).await;
+    }
+
+    /// Waits until so many wait in that line.
+    pub async fn until_waiting(&self, locks: &Locks, name: impl AsRef<[u8]>, waiting: usize) {
+        let name = name.as_ref();
+        let enough = async || {
+            let view = locks.inspect(name).await.expect("inspect answers");
+            view.and_then(|view| view.waiters).is_some_and(|waiters| waiters.len() == waiting)
+        };
+        self.until(&format!("{waiting} wait in line"), self.ttl() / 2, enough).await;
+    }
+
+    /// The line of that name, which must not be empty.
+    pub async fn line(&self, locks: &Locks, name: impl AsRef<[u8]>) -> KeyView {
+        locks.inspect(name).await.expect("inspect answers").expect("somebody is in line")
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// A client of the store, and what goes wrong for it.
+#[derive(Debug)]
+pub struct Client {
+    /// Its locks.
+    pub locks: Locks,
+    /// Its faults.
+    pub faults: Arc<Faults>,
+}
+
+impl Deref for Client {
+    type Target = Locks;
+
+    fn deref(&self) -> &Locks {
+        &self.locks
+    }
+}

@@ -1,0 +1,3 @@
+//! The program `leasehold`.
+
+fn main() {}

@@ -1,0 +1,375 @@
+//! The loop by which every lock is taken: enter, wait, enter again. Trying, waiting, timing out, retrying and cancelling
+//! happen here and nowhere else.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::backend::{EntryView, Lease, Note, Patience, Place, Request, Standing, Version};
+use crate::claim::Claim;
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Fate, Result};
+use crate::fence::FencingToken;
+use crate::guard::Held;
+use crate::key::Key;
+use crate::lease::deadline;
+use crate::lease::hold::{Hold, State};
+use crate::lease::parting::{Departing, Entering};
+
+/// The first pause after the store could not be reached; it doubles with each failure in a row.
+const FAULT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is wanted, ready to be asked for any number of times.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) key: Key,
+    pub(crate) claim: Claim,
+    pub(crate) note: Note,
+}
+
+/// How long to wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Not at all.
+    Try,
+    /// This long.
+    Within(Duration),
+    /// As long as it takes.
+    Forever,
+}
+
+/// What came of an attempt to take a lock.
+#[derive(Debug)]
+pub enum Attempt<G> {
+    /// It is held.
+    Held(G),
+    /// It is not, and this is why.
+    Busy(Busy),
+}
+
+impl<G> Attempt<G> {
+    /// The guard, if there is one.
+    pub fn ok(self) -> Option<G> {
+        match self {
+            Self::Held(guard) => Some(guard),
+            Self::Busy(_) => None,
+        }
+    }
+
+    pub(crate) fn map<H>(self, into: impl FnOnce(G) -> H) -> Attempt<H> {
+        match self {
+            Self::Held(guard) => Attempt::Held(into(guard)),
+            Self::Busy(busy) => Attempt::Busy(busy),
+        }
+    }
+}
+
+/// Why a lock could not be taken: who has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Busy {
+    /// The key that is taken.
+    pub key: Key,
+    /// Who held it when we looked, in ticket order.
+    pub held_by: Vec<EntryView>,
+    /// Who was in line, if the store can tell and was asked.
+    pub waiting: Option<usize>,
+}
+
+impl Busy {
+    fn new(wanted: &Wanted, held_by: Vec<EntryView>) -> Self {
+        Self { key: wanted.key.clone(), held_by, waiting: None }
+    }
+}
+
+/// `"billing/close" is held by worker-7 (pid 4711 on build-3) for 12s, 3 waiting`
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\"{}\" is held", self.key)?;
+        for (nth, holder) in self.held_by.iter().enumerate() {
+            let joint = if nth == 0 { " by" } else { "," };
+            write!(f, "{joint} {} for {}s", holder.note, holder.age.as_secs())?;
+        }
+        match self.waiting {
+            Some(waiting) if waiting > 0 => write!(f, ", {waiting} waiting"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes a lock, or says who has it.
+///
+/// Uncontended, this is one request. Contended, one to join the line and none for the hand-over where the store pushes.
+/// Dropping the future at any await hands the entry to the parting worker.
+pub(crate) async fn acquire(client: &Arc<Client>, wanted: &Wanted, limit: Limit) -> Result<Attempt<Held>> {
+    client.refuse_if_closed()?;
+    client.supports(wanted.claim, &wanted.key)?;
+    let give_up_at = match limit {
+        Limit::Try => Some(client.now()),
+        Limit::Within(span) => Some(client.now().after(span)),
+        Limit::Forever => None,
+    };
+    let mut candidate = Candidate::new(client, wanted, limit);
+    let mut failing = Failing::default();
+    loop {
+        let standing = match candidate.enter(give_up_at).await {
+            Ok(entered) => {
+                failing = Failing::default();
+                entered
+            }
+            Err(error) => {
+                let Some(pause) = failing.pause(&error, client, give_up_at) else { return Err(error) };
+                candidate.assume_entered_elsewhere(&error);
+                client.timer.sleep(pause).await;
+                continue;
+            }
+        };
+        match standing {
+            Entered::Holding(held) => return Ok(Attempt::Held(held)),
+            Entered::Waiting { seen, recheck_in } => match candidate.wait(seen, recheck_in, give_up_at).await {
+                Woken::Granted(held) => return Ok(Attempt::Held(held)),
+                Woken::LookAgain => {}
+                Woken::GaveUp => return Ok(Attempt::Busy(Busy::new(wanted, Vec::new()))),
+            },
+            Entered::Refused { held_by, recheck_in } => {
+                let pause = client.chance.about(recheck_in);
+                if give_up_at.is_some_and(|at| client.now().after(pause) >= at) {
+                    return Ok(Attempt::Busy(Busy::new(wanted, held_by)));
+                }
+                client.timer.sleep(pause).await;
+            }
+        }
+    }
+}
+
+/// How long the store has not been reachable in a row.
+#[derive(Default)]
+struct Failing {
+    since: Option<Moment>,
+    pause: Duration,
+}
+
+impl Failing {
+    /// How long to pause before the next try, or `None` if this error is final.
+    fn pause(&mut self, error: &Error, client: &Client, give_up_at: Option<Moment>) -> Option<Duration> {
+        if !error.is_passing() {
+            return None;
+        }
+        let now = client.now();
+        let since = *self.since.get_or_insert(now);
+        self.pause = (self.pause * 2).max(FAULT_PAUSE);
+        let pause = client.chance.about(self.pause);
+        let patience_ends = since.after(deadline::patience_with_faults(client.terms.holding));
+        // An unreachable store is not a busy lock, so running out of time here is the error and not "busy".
+        (now.after(pause) < patience_ends.min(give_up_at.unwrap_or(Moment::FAR))).then_some(pause)
+    }
+}
+
+/// One wish to hold a key, with whatever it has left on the store so far. Dropping it leaves the line.
+struct Candidate<'a> {
+    client: &'a Arc<Client>,
+    wanted: &'a Wanted,
+    limit: Limit,
+    place: Place,
+    /// The request that is under way.
+    entering: Option<Entering>,
+    /// Requests that were given up on, and may yet arrive.
+    overdue: Vec<Entering>,
+    /// The lease on our place in line, once we have one.
+    hold: Option<Arc<Hold>>,
+    /// What the store may know of the entry.
+    trace: Trace,
+}
+
+/// What an entry has left on the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// Nothing.
+    None,
+    /// An entry.
+    Entry,
+    /// An entry, or none, or one that will only appear.
+    Unknown,
+}
+
+enum Entered {
+    Holding(Held),
+    Waiting { seen: Version, recheck_in: Duration },
+    Refused { held_by: Vec<EntryView>, recheck_in: Duration },
+}
+
+enum Woken {
+    Granted(Held),
+    LookAgain,
+    GaveUp,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(client: &'a Arc<Client>, wanted: &'a Wanted, limit: Limit) -> Self {
+        let place = Place { key: wanted.key.clone(), entry: client.chance.entry() };
+        let (entering, overdue, hold) = (None, Vec::new(), None);
+        Self { client, wanted, limit, place, entering, overdue, hold, trace: Trace::None }
+    }
+
+    fn patience(&self) -> Patience {
+        if self.limit == Limit::Try || !self.client.capabilities.queueing { Patience::Refuse } else { Patience::Queue }
+    }
+
+    /// Asks the store for our standing, and believes it no further than its lease reaches.
+    async fn enter(&mut self, give_up_at: Option<Moment>) -> Result<Entered> {
+        let client = self.client;
+        // Read before a byte can leave: the server's lease cannot have begun earlier.
+        let sent_at = client.now();
+        let limit = match give_up_at {
+            // Somebody who does not want to wait for the lock still waits for the answer.
+            Some(at) if self.limit != Limit::Try => client.attempt_limit().min(sent_at.until(at)),
+            _ => client.attempt_limit(),
+        };
+        self.overdue.extend(self.entering.take());
+        let request = self.request();
+        let entering = self.entering.insert(request);
+        let before = std::mem::replace(&mut self.trace, Trace::Unknown);
+        let standing = match client.timer.within(limit, entering.as_mut()).await {
+            Some(answer) => {
+                self.entering = None;
+                self.trace = match &answer {
+                    Err(error) if error.fate() == Fate::NotApplied => before,
+                    Err(_) => Trace::Unknown,
+                    Ok(Standing::Refused { .. }) => Trace::None,
+                    Ok(_) => Trace::Entry,
+                };
+                answer
+            }
+            None => Err(client.no_answer()),
+        };
+        match standing.map_err(|error| client.place_error(error, "entering", &self.place.key))? {
+            Standing::Holding { token, lease, .. } => {
+                let hold = self.hold_until(&lease, sent_at);
+                hold.ask_for(client.terms.holding);
+                if hold.remaining(client.now()) < deadline::least_useful(lease.ttl) {
+                    let late =
+                        format!("granted for {:?}, but the answer took {:?}", lease.ttl, sent_at.until(client.now()));
+                    return Err(client.place_error(Error::new(ErrorKind::TooLate, late), "entering", &self.place.key));
+                }
+                Ok(Entered::Holding(self.become_holder(hold, token)?))
+            }
+            Standing::Waiting { lease, seen, recheck_in, .. } => {
+                if let Some(lease) = lease {
+                    self.hold_until(&lease, sent_at);
+                }
+                Ok(Entered::Waiting { seen, recheck_in })
+            }
+            Standing::Refused { held_by, recheck_in } => Ok(Entered::Refused { held_by, recheck_in }),
+        }
+    }
+
+    fn request(&self) -> Entering {
+        let (backend, terms) = (self.client.backend.clone(), self.client.terms);
+        let (place, claim, patience) = (self.place.clone(), self.wanted.claim, self.patience());
+        let request = Request { place, claim, patience, terms, note: self.wanted.note.clone() };
+        // It owns what it needs, so that it can outlive us and be seen to its end by the parting worker.
+        Box::pin(async move { backend.enter(&request).await })
+    }
+
+    /// The hold of our place, made or extended by a lease that a request sent at `sent_at` was granted.
+    fn hold_until(&mut self, lease: &Lease, sent_at: Moment) -> Arc<Hold> {
+        let until = deadline::believe_until(sent_at, lease.ttl);
+        match &self.hold {
+            Some(hold) if hold.extend(self.client.now(), until) => hold.clone(),
+            _ => {
+                let hold = self.client.believe(&self.place, lease, sent_at);
+                self.hold.insert(hold).clone()
+            }
+        }
+    }
+
+    /// Subscribed to changes since `seen`, sleeps until one comes, our place is lost, it is time to look, or to give up.
+    async fn wait(&mut self, seen: Version, recheck_in: Duration, give_up_at: Option<Moment>) -> Woken {
+        let client = self.client;
+        let look_at = client.now().after(recheck_in);
+        let pushed = {
+            let mut changed = client.backend.changed(&self.place, &seen);
+            let mut lost = pin!(async {
+                match &self.hold {
+                    Some(hold) => drop(hold.lost().await),
+                    None => std::future::pending().await,
+                }
+            });
+            let mut time = pin!(client.timer.sleep_until(look_at.min(give_up_at.unwrap_or(Moment::FAR))));
+            poll_fn(|cx| {
+                if lost.as_mut().poll(cx).is_ready() || time.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                // An error of the wake-up is not an answer: look again, which tells what is wrong if anything is.
+                changed.as_mut().poll(cx).map(|answer| answer.ok().flatten())
+            })
+            .await
+        };
+        let now = client.now();
+        if let Some(hold) = self.hold.clone() {
+            if let State::Lost(_) = hold.state(now) {
+                // Stopped for longer than our place could wait. Its id is not used again: whoever cleans up after us
+                // may still be on the way.
+                self.start_afresh();
+            } else if let Some(Standing::Holding { token, .. }) = pushed
+                && hold.remaining(now) >= deadline::least_useful(client.terms.waiting)
+            {
+                // The grant did not lengthen the lease: with too little of it left we would look again, which renews it.
+                hold.ask_for(client.terms.holding);
+                return self.become_holder(hold, token).map_or(Woken::LookAgain, Woken::Granted);
+            }
+        }
+        if give_up_at.is_some_and(|at| now >= at) { Woken::GaveUp } else { Woken::LookAgain }
+    }
+
+    /// From here on the guard answers for the entry.
+    fn become_holder(&mut self, hold: Arc<Hold>, token: Option<FencingToken>) -> Result<Held> {
+        if self.wanted.claim.is_exclusive() && token.is_none() {
+            let error = Error::new(ErrorKind::Protocol, "the store granted an exclusive claim without a token");
+            return Err(self.client.place_error(error, "entering", &self.place.key));
+        }
+        self.hold = None;
+        self.trace = Trace::None;
+        Ok(Held::new(self.client.clone(), hold, self.wanted.note.clone(), token))
+    }
+
+    /// After an unknown outcome the entry is assumed to be there: it is cleaned up, and its id not used again. A place
+    /// that we are known to have is kept.
+    fn assume_entered_elsewhere(&mut self, error: &Error) {
+        if self.hold.is_none() && error.fate() == Fate::Unknown {
+            self.start_afresh();
+        }
+    }
+
+    fn start_afresh(&mut self) {
+        self.leave();
+        self.place.entry = self.client.chance.entry();
+    }
+
+    /// Hands whatever the store may know of us to the parting worker.
+    fn leave(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            self.client.forget(&hold);
+        }
+        let trace = std::mem::replace(&mut self.trace, Trace::None);
+        if trace == Trace::None {
+            return;
+        }
+        let mut entering = std::mem::take(&mut self.overdue);
+        let under_way = self.entering.take();
+        // While the request is under way its own end will tell; an answer that was lost tells nothing.
+        let may_yet_appear = trace == Trace::Unknown && under_way.is_none();
+        entering.extend(under_way);
+        let dead_after = deadline::dead_after(self.client.now(), self.client.terms.holding);
+        self.client.parting.leave(Departing { place: self.place.clone(), entering, may_yet_appear, dead_after });
+    }
+}
+
+impl Drop for Candidate<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

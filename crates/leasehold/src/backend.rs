@@ -1,0 +1,312 @@
+//! The trait that a store implements, and the words it speaks.
+//!
+//! A backend tries once. It does not retry, sleep, time out, or judge a lease by the client's clock: all of that is
+//! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
+//! [`Error`] whose fate is honest.
+
+pub mod memory;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+
+use crate::claim::{Capacity, Claim};
+use crate::error::{Error, Result};
+use crate::fence::{FencingToken, Ticket};
+use crate::key::{Escaped, Key, Namespace};
+
+/// A store that keeps lines of entries. Object-safe: a call is a trip to a server, beside which a box is free.
+///
+/// Futures may be dropped at any point, and must then have had either no effect or the whole effect. Displaying a
+/// backend names the store without its secrets.
+pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
+    /// What this store can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Joins the line, or looks up our place in it and renews its lease. Repeatable: the caller chose the entry's id.
+    fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>>;
+
+    /// Resolves when our standing may differ from the one `seen`, at once if it already does. May resolve for nothing
+    /// (`None`: look again). A push that says "you hold" returns that standing, so that a hand-over needs no second trip;
+    /// its lease counts from our own last renewal. What it misses is bounded by `recheck_in`.
+    fn changed<'a>(&'a self, place: &'a Place, seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>>;
+
+    /// Gives the place up, whether held or awaited: release, cancel and evict are the same act. Repeatable.
+    fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>>;
+
+    /// Extends many leases in one trip; one answer for each, in order. Never brings a lease back that had ended.
+    fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>>;
+
+    /// Replaces the value beside our entry if we still hold it. Elections proclaim through this.
+    fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>>;
+
+    /// Holders and waiters as the server sees them, page by page, in the order of their keys.
+    fn inspect<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Page<KeyView>>>;
+
+    /// The holders of one key: first as they are, then every time they or their notes change. Where the server tells of
+    /// every change, so does the stream; it may repeat a state, and it ends with an error when it can no longer follow.
+    fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>>;
+}
+
+/// What a store can do. A claim that it cannot honour is refused before anything is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Turns follow arrival, and a waiter keeps a place in line.
+    pub queueing: bool,
+    /// Shared claims: read locks.
+    pub shared: bool,
+    /// Counted claims: semaphores.
+    pub counted: bool,
+    /// Notes beside entries that can be changed while held: elections.
+    pub notes: bool,
+}
+
+impl Capabilities {
+    /// Everything.
+    pub const fn all() -> Self {
+        Self { queueing: true, shared: true, counted: true, notes: true }
+    }
+
+    /// Nothing but exclusive claims without an order.
+    pub const fn exclusive_only() -> Self {
+        Self { queueing: false, shared: false, counted: false, notes: false }
+    }
+}
+
+/// Which line, and which entry in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The key whose line it is.
+    pub key: Key,
+    /// The entry in it.
+    pub entry: EntryId,
+}
+
+/// The name of one entry: 128 random bits, new for every attempt. Who knows it can take the entry out of its line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u128);
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for EntryId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        u128::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// What a store's server frees by itself when it is not renewed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseId {
+    /// The lease of a single entry.
+    Entry(Place),
+}
+
+/// A lease and its length: in a [`Standing`] what the server vouches for, counted from when the request was sent; in
+/// [`Backend::renew`] what is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Which lease.
+    pub id: LeaseId,
+    /// How long it lives unless renewed.
+    pub ttl: Duration,
+}
+
+/// How long an entry's lease lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// While it holds.
+    pub holding: Duration,
+    /// While it waits. Shorter, so that a crashed waiter does not stall the line for long.
+    pub waiting: Duration,
+}
+
+/// A wish to hold a key.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Where.
+    pub place: Place,
+    /// How much of the key.
+    pub claim: Claim,
+    /// What to do if it is not free.
+    pub patience: Patience,
+    /// For how long.
+    pub terms: Terms,
+    /// Who asks.
+    pub note: Note,
+}
+
+/// What to do when a key is not free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Leave nothing behind and say who holds it.
+    Refuse,
+    /// Take a place in line.
+    Queue,
+}
+
+/// Where a request stands.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// It is its turn.
+    Holding {
+        /// The entry's number in line.
+        ticket: Ticket,
+        /// The fencing token; always there if the claim is exclusive.
+        token: Option<FencingToken>,
+        /// What must be renewed to keep it.
+        lease: Lease,
+    },
+    /// It is in line.
+    Waiting {
+        /// How many entries are ahead, if the store can say so.
+        ahead: Option<u32>,
+        /// What must be renewed to keep the place, if the place has a lease.
+        lease: Option<Lease>,
+        /// What [`Backend::changed`] compares with.
+        seen: Version,
+        /// How soon to look again even if nothing is heard.
+        recheck_in: Duration,
+    },
+    /// It is not in line, because it asked not to be or because this store has no lines.
+    Refused {
+        /// Who holds the key now.
+        held_by: Vec<EntryView>,
+        /// How soon another try may fare better.
+        recheck_in: Duration,
+    },
+}
+
+/// A state of a line, told apart from later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+/// What an entry was when it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// It held the key.
+    WasHolding,
+    /// It was in line.
+    WasWaiting,
+    /// It was not there any more, or never.
+    WasGone,
+}
+
+/// What became of one lease in [`Backend::renew`].
+#[derive(Clone, Debug)]
+pub enum Renewal {
+    /// It lives for `ttl`, counted from when the renewal was sent.
+    Renewed {
+        /// The new length.
+        ttl: Duration,
+    },
+    /// The server says that there is no such lease any more.
+    Lost,
+    /// Nobody can say. Unknown is not lost.
+    Unknown(Error),
+}
+
+/// What became of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Annotation {
+    /// It is the entry's note now.
+    Written,
+    /// The entry does not hold the key; nothing was written.
+    NotHolding,
+}
+
+/// The longest label and the longest election value, in bytes: room for an address and a trace id, no room for data.
+pub const NOTE_BYTES_MAX: usize = 1024;
+
+/// What an entry says about whoever made it. Cheap to copy: its texts are shared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Who: the label given to the locks, or the name of an [`Owner`](crate::Owner).
+    pub owner: Arc<str>,
+    /// The machine.
+    pub host: Arc<str>,
+    /// The process on that machine.
+    pub pid: u32,
+    /// What a candidate stands for, in an election.
+    pub value: Option<Arc<[u8]>>,
+}
+
+/// `worker-7 (pid 4711 on build-3)`, escaped for a reader.
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.owner.is_empty() {
+            write!(f, "{} ", Escaped(self.owner.as_bytes()))?;
+        }
+        write!(f, "(pid {} on {})", self.pid, Escaped(self.host.as_bytes()))
+    }
+}
+
+/// Which keys to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Keys of this namespace only.
+    pub namespace: Namespace,
+    /// This key only, if given.
+    pub key: Option<Key>,
+    /// Only keys behind this one, where the page before ended.
+    pub after: Option<Key>,
+    /// How many keys at most.
+    pub keys_max: usize,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// Where the next page begins, if there may be one.
+    pub next: Option<Key>,
+}
+
+/// One key as the store sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyView {
+    /// The key.
+    pub key: Key,
+    /// What it has to give; `None` if nobody is in its line.
+    pub capacity: Option<Capacity>,
+    /// Who holds it, in ticket order.
+    pub holders: Vec<EntryView>,
+    /// Who waits, in order; `None` if the store cannot tell.
+    pub waiters: Option<Vec<EntryView>>,
+}
+
+/// One entry as the store sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryView {
+    /// Where it stands, which is also what evicting it names.
+    pub place: Place,
+    /// What it claims.
+    pub claim: Claim,
+    /// Its number in line.
+    pub ticket: Ticket,
+    /// Its fencing token, if it holds exclusively.
+    pub token: Option<FencingToken>,
+    /// Who made it.
+    pub note: Note,
+    /// How long it has been in line, holding or not.
+    pub age: Duration,
+    /// How long its lease lives unless renewed.
+    pub lease_left: Duration,
+}

@@ -1,0 +1,39 @@
+//! Randomness: entry ids that nobody can guess, and jitter. Seeded, it repeats itself, so that a run can be replayed.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::backend::EntryId;
+
+#[derive(Debug)]
+pub(crate) struct Chance {
+    seeded: Option<Mutex<fastrand::Rng>>,
+}
+
+impl Chance {
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        Self { seeded: seed.map(|seed| Mutex::new(fastrand::Rng::with_seed(seed))) }
+    }
+
+    /// A new entry's id. From the operating system, not from a generator of our own: a forked child would go on with a
+    /// copy of the generator and make the parent's ids again.
+    pub(crate) fn entry(&self) -> EntryId {
+        match &self.seeded {
+            Some(rng) => EntryId(rng.lock().expect("no panic under this lock").u128(..)),
+            None => {
+                let mut bytes = [0; 16];
+                getrandom::fill(&mut bytes).expect("the operating system hands out random bytes");
+                EntryId(u128::from_ne_bytes(bytes))
+            }
+        }
+    }
+
+    /// `span`, give or take a tenth, so that clients which started together drift apart.
+    pub(crate) fn about(&self, span: Duration) -> Duration {
+        let share = match &self.seeded {
+            Some(rng) => rng.lock().expect("no panic under this lock").f64(),
+            None => fastrand::f64(),
+        };
+        span.mul_f64(0.9 + 0.2 * share)
+    }
+}

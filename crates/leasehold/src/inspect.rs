@@ -1,0 +1,64 @@
+//! Who holds and who waits, as the store sees it, and how to take an entry out of its line.
+
+use crate::backend::{Departure, EntryView, KeyView, Page, Query};
+use crate::error::Result;
+use crate::key::Key;
+use crate::locks::Locks;
+
+/// How many keys are asked for at once.
+const PAGE_KEYS: usize = 500;
+
+impl Locks {
+    /// Every key of this namespace that somebody holds or awaits, in the order of their names.
+    pub async fn inspect_all(&self) -> Result<Vec<KeyView>> {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.inspect_page(after, PAGE_KEYS).await?;
+            all.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// At most `keys_max` keys of this namespace that somebody holds or awaits, from behind `after` on. One request.
+    pub async fn inspect_page(&self, after: Option<Key>, keys_max: usize) -> Result<Page<KeyView>> {
+        let namespace = self.client.namespace.clone();
+        self.query(Query { namespace, key: None, after, keys_max: keys_max.max(1) }).await
+    }
+
+    /// Who holds the key and who waits for it, in order; `None` if nobody does. One request.
+    ///
+    /// ```
+    /// # leasehold::doc_test(async |locks| {
+    /// let _guard = locks.mutex("billing/close")?.lock().await?;
+    /// let view = locks.inspect("billing/close").await?.expect("we hold it");
+    /// println!("{} for {:?}", view.holders[0].note, view.holders[0].age);
+    /// # assert!(locks.inspect("another").await?.is_none());
+    /// # Ok(()) });
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<Option<KeyView>> {
+        let key = self.client.key(name)?;
+        let namespace = self.client.namespace.clone();
+        let page = self.query(Query { namespace, key: Some(key), after: None, keys_max: 1 }).await?;
+        Ok(page.items.into_iter().next())
+    }
+
+    /// Takes somebody else's entry out of its line. A holder learns of it at its next renewal, if not sooner; a waiter
+    /// that is alive lines up again at the end.
+    ///
+    /// It names an entry, never just a key, so that it cannot hit whoever came after the one you meant.
+    pub async fn evict(&self, entry: &EntryView) -> Result<Departure> {
+        tracing::info!(target: "leasehold", key = %entry.place.key, entry = %entry.place.entry, "evicting");
+        self.client.ask("evicting", &entry.place.key, self.client.backend.leave(&entry.place)).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Page<KeyView>> {
+        let asked = self.client.timer.within(self.client.attempt_limit(), self.client.backend.inspect(&query)).await;
+        asked
+            .unwrap_or_else(|| Err(self.client.no_answer()))
+            .map_err(|error| error.on(&self.client.store).while_doing("inspecting"))
+    }
+}

@@ -1,0 +1,150 @@
+//! What the keeper has to do and when: which leases to renew next, which deadlines end a belief. No clock, no I/O.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::backend::Renewal;
+use crate::clock::Moment;
+use crate::lease::deadline;
+use crate::lease::hold::{Hold, Loss};
+
+/// Every lease that is being kept, in the order in which something falls due for it.
+///
+/// A lease has one seat: at its next renewal while it rests, at its deadline while a renewal is under way. So nothing
+/// that an answer could do, or fail to do, moves the end of a belief further away than its deadline.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    seats: BTreeMap<(Moment, u64), Kept>,
+    last_number: u64,
+    /// Until when the keeper sleeps. Whoever takes an earlier seat has to wake it.
+    pub(crate) asleep_until: Moment,
+}
+
+#[derive(Debug)]
+struct Kept {
+    hold: Arc<Hold>,
+    under_way: bool,
+    failures: u32,
+}
+
+impl Agenda {
+    pub(crate) fn new() -> Self {
+        Self { seats: BTreeMap::new(), last_number: 0, asleep_until: Moment::FAR }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Starts keeping a lease. True if the keeper sleeps past its first renewal and must be woken.
+    pub(crate) fn seat(&mut self, hold: Arc<Hold>, due: Moment) -> bool {
+        self.last_number += 1;
+        hold.seat.number.store(self.last_number, Relaxed);
+        self.place(Kept { hold, under_way: false, failures: 0 }, due);
+        due < self.asleep_until
+    }
+
+    /// Stops keeping a lease, if it was kept.
+    pub(crate) fn unseat(&mut self, hold: &Hold) -> bool {
+        let taken = self.take(hold).is_some();
+        hold.seat.number.store(0, Relaxed);
+        taken
+    }
+
+    /// When something falls due next.
+    pub(crate) fn next(&self) -> Moment {
+        self.seats.first_key_value().map_or(Moment::FAR, |((due, _), _)| *due)
+    }
+
+    /// Ends every belief whose deadline has come, and returns the leases to renew now: those due, and those that are due
+    /// so soon that they may as well come along.
+    pub(crate) fn take_due(&mut self, now: Moment) -> Vec<Arc<Hold>> {
+        let mut due = Vec::new();
+        let mut horizon = now;
+        while let Some(first) = self.seats.first_entry() {
+            let (when, kept) = (first.key().0, first.get());
+            if when > horizon || (when > now && kept.under_way) {
+                break;
+            }
+            let mut kept = first.remove();
+            let Some(deadline) = kept.hold.deadline().filter(|deadline| now < *deadline) else {
+                kept.hold.state(now); // which makes the loss final and tells whoever waits for it
+                kept.hold.seat.number.store(0, Relaxed);
+                continue;
+            };
+            if kept.under_way {
+                // Extended past the seat it had taken for its deadline.
+                self.place(kept, deadline);
+                continue;
+            }
+            if due.is_empty() {
+                horizon = now.after(deadline::renew_early(kept.hold.ttl()));
+            }
+            kept.under_way = true;
+            due.push(kept.hold.clone());
+            self.place(kept, deadline);
+        }
+        due
+    }
+
+    /// Takes note of one answer to a renewal that was sent at `sent_at`. `due_in` says when to renew after a success.
+    pub(crate) fn settle(&mut self, now: Moment, hold: &Hold, sent_at: Moment, due_in: Duration, renewal: &Renewal) {
+        let Some(mut kept) = self.take(hold) else {
+            return; // it was released meanwhile
+        };
+        kept.under_way = false;
+        let due = match renewal {
+            Renewal::Renewed { ttl } => {
+                kept.failures = 0;
+                hold.extend(now, deadline::believe_until(sent_at, *ttl)).then(|| sent_at.after(due_in))
+            }
+            Renewal::Lost => {
+                hold.lose(Loss::Gone);
+                None
+            }
+            Renewal::Unknown(_) => {
+                kept.failures += 1;
+                hold.doubt();
+                hold.deadline().map(|deadline| now.after(deadline::retry_in(hold.ttl(), kept.failures)).min(deadline))
+            }
+        };
+        match due {
+            Some(due) => self.place(kept, due),
+            None => hold.seat.number.store(0, Relaxed),
+        }
+    }
+
+    /// The clock jumped: doubt everything, and renew all of it now.
+    pub(crate) fn doubt_all(&mut self, now: Moment) {
+        for ((due, _), kept) in std::mem::take(&mut self.seats) {
+            kept.hold.doubt();
+            let due = if kept.under_way { due } else { due.min(now) };
+            self.place(kept, due);
+        }
+    }
+
+    /// How little is left of the shortest belief.
+    pub(crate) fn shortest_left(&self, now: Moment) -> Option<Duration> {
+        self.seats.values().filter_map(|kept| kept.hold.deadline()).min().map(|deadline| now.until(deadline))
+    }
+
+    /// Nobody will renew any of it any more.
+    pub(crate) fn abandon_all(&mut self) {
+        for kept in std::mem::take(&mut self.seats).into_values() {
+            kept.hold.lose(Loss::Abandoned);
+        }
+    }
+
+    fn place(&mut self, kept: Kept, due: Moment) {
+        let seat = &kept.hold.seat;
+        seat.due.store(due.as_nanos(), Relaxed);
+        self.seats.insert((due, seat.number.load(Relaxed)), kept);
+    }
+
+    fn take(&mut self, hold: &Hold) -> Option<Kept> {
+        let (due, number) = (hold.seat.due.load(Relaxed), hold.seat.number.load(Relaxed));
+        if number == 0 { None } else { self.seats.remove(&(Moment::from_nanos(due), number)) }
+    }
+}

@@ -1,0 +1,246 @@
+//! The front door: a store, and the locks on it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::memory::Memory;
+use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
+use crate::claim::Claim;
+use crate::client::{Client, Settings};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::key::{Escaped, Namespace};
+use crate::lease::deadline;
+use crate::lease::driver::Driver;
+use crate::primitive::Access;
+use crate::primitive::election::Election;
+use crate::primitive::multi::AllOf;
+use crate::primitive::mutex::Mutex;
+use crate::primitive::reentrant::Reentrant;
+use crate::primitive::rwlock::RwLock;
+use crate::primitive::semaphore::Semaphore;
+
+/// How long a lease lives without renewal unless told otherwise.
+const TTL_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Locks on one store. Copies are cheap and share one keeper, which renews everything they hold.
+#[derive(Clone, Debug)]
+pub struct Locks {
+    pub(crate) client: Arc<Client>,
+}
+
+/// Opens the locks on the store that `url` names, with default settings.
+///
+/// ```
+/// # pollster::block_on(async {
+/// let locks = leasehold::connect("memory:").await?;
+/// let guard = locks.mutex("billing/close")?.lock().await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+///
+/// | URL | store |
+/// |---|---|
+/// | `memory:` | this process's memory, reached through these locks only |
+/// | `memory:NAME` | this process's memory, shared by all who use that name |
+pub async fn connect(url: &str) -> Result<Locks> {
+    Locks::builder(url).connect().await
+}
+
+impl Locks {
+    /// Settings for the locks on the store that `url` names. See [`connect`] for the URLs.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(Store::Url(url.into()))
+    }
+
+    /// Settings for the locks on a store of your own.
+    pub fn on(backend: impl Backend) -> Builder {
+        Builder::new(Store::Backend(Arc::new(backend)))
+    }
+
+    /// A lock that one holder has at a time.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> Result<Mutex> {
+        Ok(Mutex { access: self.exclusive(name)? })
+    }
+
+    /// A lock that many readers share or one writer has alone.
+    pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> Result<RwLock> {
+        let exclusive = self.exclusive(name)?;
+        let shared = Access::new(&self.client, exclusive.key().clone(), Claim::Shared)?;
+        Ok(RwLock { shared, exclusive })
+    }
+
+    /// So many permits. Everybody who uses the key must name the same number.
+    pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Result<Semaphore> {
+        Semaphore::new(&self.client, self.client.key(name)?, permits)
+    }
+
+    /// An office that one candidate holds at a time.
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Result<Election> {
+        Election::new(&self.client, self.client.key(name)?)
+    }
+
+    /// A mutex that its owner may take again while holding it.
+    pub fn reentrant(&self, name: impl AsRef<[u8]>) -> Result<Reentrant> {
+        Ok(Reentrant { access: self.exclusive(name)? })
+    }
+
+    /// Several mutexes that are taken together or not at all.
+    pub fn all_of<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<AllOf> {
+        AllOf::new(names.into_iter().map(|name| self.exclusive(name)).collect::<Result<_>>()?)
+    }
+
+    /// What the store can do.
+    pub fn capabilities(&self) -> Capabilities {
+        self.client.capabilities
+    }
+
+    /// How many leases are being renewed now, those of waiters included.
+    pub fn leases_kept(&self) -> usize {
+        self.client.kept()
+    }
+
+    /// Takes no more locks, and waits until everything that was dropped or cancelled so far has left the store.
+    ///
+    /// A program that ends right after dropping a guard should call this: the departure is on its way in the background
+    /// and would die with the process, leaving the lock taken until its lease runs out. Guards that are still held stay
+    /// held and are renewed.
+    ///
+    /// ```
+    /// # leasehold::doc_test(async |locks| {
+    /// drop(locks.mutex("billing/close")?.lock().await?);
+    /// locks.close().await;
+    /// # assert!(locks.mutex("billing/close")?.lock().await.is_err());
+    /// # Ok(()) });
+    /// ```
+    pub async fn close(&self) {
+        self.client.close();
+        self.client.parting.idle().await;
+    }
+
+    fn exclusive(&self, name: impl AsRef<[u8]>) -> Result<Access> {
+        Access::new(&self.client, self.client.key(name)?, Claim::Exclusive)
+    }
+}
+
+/// The store's name, without its secrets.
+impl fmt::Display for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.client.store)
+    }
+}
+
+/// Settings for [`Locks`].
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use std::time::Duration;
+/// use leasehold::Locks;
+///
+/// let locks = Locks::builder("memory:shop")
+///     .namespace("shop")
+///     .ttl(Duration::from_secs(10))
+///     .label("worker-7")
+///     .connect()
+///     .await?;
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens until `connect`"]
+pub struct Builder {
+    store: Store,
+    namespace: Option<String>,
+    ttl: Duration,
+    label: String,
+    clock: Clock,
+    seed: Option<u64>,
+}
+
+enum Store {
+    Url(String),
+    Backend(Arc<dyn Backend>),
+}
+
+// A URL may hold a password, so it is never shown.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => write!(f, "{}:…", scheme(url)),
+            Self::Backend(backend) => write!(f, "{backend}"),
+        }
+    }
+}
+
+impl Builder {
+    fn new(store: Store) -> Self {
+        Self { store, namespace: None, ttl: TTL_DEFAULT, label: String::new(), clock: Clock::boot(), seed: None }
+    }
+
+    /// What stands before every name on the store, `lock` by default. It may be empty.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// How long a lock stays taken after its holder died, from one second to a day; 30 seconds by default. It is renewed
+    /// every third of that while its holder lives.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Who we are, for whoever looks at the lock: at most [`NOTE_BYTES_MAX`] bytes.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// The clock that deadlines are counted on, [`Clock::boot`] by default. For tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes entry ids and jitter repeat themselves, so that a run can be replayed. For tests: ids can then be guessed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Opens the locks. Nothing is started if a setting is wrong.
+    pub async fn connect(self) -> Result<Locks> {
+        let ttl = deadline::checked_ttl(self.ttl)?;
+        let namespace = self.namespace.as_deref().map_or_else(|| Ok(Namespace::default()), Namespace::new)?;
+        if self.label.len() > NOTE_BYTES_MAX {
+            let long = format!("has {} bytes, and {NOTE_BYTES_MAX} is the most", self.label.len());
+            return Err(Error::option("label", long));
+        }
+        let backend = match self.store {
+            Store::Backend(backend) => backend,
+            Store::Url(url) => open(&url)?,
+        };
+        if ttl < deadline::TTL_COMFORTABLE {
+            tracing::warn!(target: "leasehold", ?ttl, "a TTL this short is lost to a pause of a few seconds");
+        }
+        let host = rustix::system::uname().nodename().to_string_lossy().into();
+        let note = Note { owner: self.label.into(), host, pid: std::process::id(), value: None };
+        let driver = Driver::start(self.clock)?;
+        Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
+    }
+}
+
+fn scheme(url: &str) -> Escaped<'_> {
+    Escaped(url.split(':').next().unwrap_or_default().as_bytes())
+}
+
+fn open(url: &str) -> Result<Arc<dyn Backend>> {
+    match url.split_once(':') {
+        Some(("memory", "")) => Ok(Arc::new(Memory::new())),
+        Some(("memory", name)) => Ok(Arc::new(Memory::named(name))),
+        Some(_) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("no store is known by the scheme \"{}:\"; there is \"memory:\"", scheme(url)),
+        )),
+        None => Err(Error::option("url", "has no scheme; write \"memory:\" or \"memory:NAME\"")),
+    }
+}

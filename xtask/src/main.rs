@@ -1,0 +1,3 @@
+//! Set-up, tests and checks of this repository, each a subcommand.
+
+fn main() {}
