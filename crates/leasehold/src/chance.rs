@@ -28,12 +28,17 @@ impl Chance {
         }
     }
 
-    /// `span`, give or take a tenth, so that clients which started together drift apart.
-    pub(crate) fn about(&self, span: Duration) -> Duration {
+    /// A factor of one, give or take a tenth, so that clients which started together drift apart.
+    pub(crate) fn jitter(&self) -> f64 {
         let share = match &self.seeded {
             Some(rng) => rng.lock().expect("no panic under this lock").f64(),
             None => fastrand::f64(),
         };
-        span.mul_f64(0.9 + 0.2 * share)
+        0.9 + 0.2 * share
+    }
+
+    /// `span`, give or take a tenth.
+    pub(crate) fn about(&self, span: Duration) -> Duration {
+        span.mul_f64(self.jitter())
     }
 }

@@ -101,6 +101,11 @@ impl Client {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Whether this is a copy in a child process, whose keeper thread stayed behind in the parent.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.note.pid
+    }
+
     pub(crate) fn now(&self) -> Moment {
         self.timer.now()
     }

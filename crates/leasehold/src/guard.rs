@@ -49,6 +49,9 @@ impl Held {
 
     /// Whether it is held, suspect or lost right now.
     pub fn state(&self) -> State {
+        if self.client.is_forked() {
+            return State::Lost(Loss::Abandoned);
+        }
         self.hold.state(self.client.now())
     }
 
@@ -62,7 +65,7 @@ impl Held {
 
     /// How long we may go on believing in it without another renewal. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
-        self.hold.remaining(self.client.now())
+        if self.client.is_forked() { Duration::ZERO } else { self.hold.remaining(self.client.now()) }
     }
 
     /// Resolves when it is lost, with the reason: at our deadline, before the store's, or as soon as the store says that
@@ -113,6 +116,9 @@ impl Held {
 
     /// Gives it up and waits until the store has confirmed. One request.
     pub(crate) async fn release(mut self) -> Result<()> {
+        if self.client.is_forked() {
+            return Err(self.lost_error(Loss::Abandoned));
+        }
         let released = self.end_belief();
         // Should this future be dropped, or the store not answer, the drop of `self` goes on trying in the background.
         let leaving = self.client.backend.leave(&self.hold.place);
@@ -138,7 +144,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if !self.departed {
+        // In a forked child it is the parent's lock, and the parent's to give up.
+        if !self.departed && !self.client.is_forked() {
             let _ = self.end_belief();
             self.client.part_from(self.hold.place.clone());
         }
@@ -231,3 +238,43 @@ macro_rules! is_held {
 }
 
 is_held!(Guard, SharedGuard);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acquire::{Limit, Wanted, acquire};
+    use crate::backend::memory::Memory;
+    use crate::claim::Claim;
+    use crate::client::Settings;
+    use crate::clock::Clock;
+    use crate::key::Namespace;
+    use crate::lease::driver::Driver;
+    use crate::locks::Locks;
+
+    /// A client as a forked child finds it: made by a process of another id.
+    fn forked_from(pid: u32, store: &Memory) -> Arc<Client> {
+        let note = Note { pid, ..Note::default() };
+        let settings = Settings { namespace: Namespace::default(), note, ttl: Duration::from_secs(30), seed: None };
+        Client::start(Driver::start(Clock::boot()).unwrap(), Arc::new(store.clone()), settings)
+    }
+
+    #[test]
+    fn a_forked_child_does_not_have_its_parents_lock_and_cannot_give_it_up() {
+        let store = Memory::new();
+        let client = forked_from(std::process::id() + 1, &store);
+        let wanted = Wanted {
+            key: Key::new(&Namespace::default(), "k").unwrap(),
+            claim: Claim::Exclusive,
+            note: client.note.clone(),
+        };
+        pollster::block_on(async {
+            let take = async || acquire(&client, &wanted, Limit::Try).await.unwrap().ok().unwrap();
+            let inherited = take().await;
+            assert_eq!(inherited.state(), State::Lost(Loss::Abandoned));
+            assert_eq!(inherited.remaining(), Duration::ZERO);
+            assert_eq!(inherited.release().await.unwrap_err().kind(), ErrorKind::Lost);
+            let parent = Locks::on(store).connect().await.unwrap();
+            assert_eq!(parent.inspect("k").await.unwrap().unwrap().holders.len(), 1);
+        });
+    }
+}

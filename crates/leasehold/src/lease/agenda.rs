@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::backend::Renewal;
 use crate::clock::Moment;
 use crate::lease::deadline;
-use crate::lease::hold::{Hold, Loss};
+use crate::lease::hold::{Hold, Loss, State};
 
 /// Every lease that is being kept, in the order in which something falls due for it.
 ///
@@ -27,6 +27,15 @@ struct Kept {
     hold: Arc<Hold>,
     under_way: bool,
     failures: u32,
+}
+
+/// What has fallen due.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// Leases to renew.
+    pub(crate) renew: Vec<Arc<Hold>>,
+    /// Beliefs that ended just now.
+    pub(crate) expired: Vec<Arc<Hold>>,
 }
 
 impl Agenda {
@@ -58,10 +67,10 @@ impl Agenda {
         self.seats.first_key_value().map_or(Moment::FAR, |((due, _), _)| *due)
     }
 
-    /// Ends every belief whose deadline has come, and returns the leases to renew now: those due, and those that are due
-    /// so soon that they may as well come along.
-    pub(crate) fn take_due(&mut self, now: Moment) -> Vec<Arc<Hold>> {
-        let mut due = Vec::new();
+    /// Ends every belief whose deadline has come, and picks the leases to renew now: those due, and those that are due so
+    /// soon that they may as well come along.
+    pub(crate) fn take_due(&mut self, now: Moment) -> Due {
+        let mut due = Due::default();
         let mut horizon = now;
         while let Some(first) = self.seats.first_entry() {
             let (when, kept) = (first.key().0, first.get());
@@ -70,8 +79,11 @@ impl Agenda {
             }
             let mut kept = first.remove();
             let Some(deadline) = kept.hold.deadline().filter(|deadline| now < *deadline) else {
-                kept.hold.state(now); // which makes the loss final and tells whoever waits for it
                 kept.hold.seat.number.store(0, Relaxed);
+                // Asking makes the loss final, and tells whoever waits for it.
+                if let State::Lost(Loss::Expired) = kept.hold.state(now) {
+                    due.expired.push(kept.hold);
+                }
                 continue;
             };
             if kept.under_way {
@@ -79,18 +91,18 @@ impl Agenda {
                 self.place(kept, deadline);
                 continue;
             }
-            if due.is_empty() {
+            if due.renew.is_empty() {
                 horizon = now.after(deadline::renew_early(kept.hold.ttl()));
             }
             kept.under_way = true;
-            due.push(kept.hold.clone());
+            due.renew.push(kept.hold.clone());
             self.place(kept, deadline);
         }
         due
     }
 
-    /// Takes note of one answer to a renewal that was sent at `sent_at`. `due_in` says when to renew after a success.
-    pub(crate) fn settle(&mut self, now: Moment, hold: &Hold, sent_at: Moment, due_in: Duration, renewal: &Renewal) {
+    /// Takes note of one answer to a renewal that was sent at `sent_at`. `jitter` moves the next one a little.
+    pub(crate) fn settle(&mut self, now: Moment, hold: &Hold, sent_at: Moment, jitter: f64, renewal: &Renewal) {
         let Some(mut kept) = self.take(hold) else {
             return; // it was released meanwhile
         };
@@ -98,7 +110,8 @@ impl Agenda {
         let due = match renewal {
             Renewal::Renewed { ttl } => {
                 kept.failures = 0;
-                hold.extend(now, deadline::believe_until(sent_at, *ttl)).then(|| sent_at.after(due_in))
+                let due = sent_at.after(deadline::renew_every(*ttl).mul_f64(jitter));
+                hold.extend(now, deadline::believe_until(sent_at, *ttl)).then_some(due)
             }
             Renewal::Lost => {
                 hold.lose(Loss::Gone);

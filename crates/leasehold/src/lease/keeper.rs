@@ -15,7 +15,7 @@ use crate::clock::{Alarm, Clock, Moment, Timer};
 use crate::error::{Error, ErrorKind};
 use crate::lease::agenda::Agenda;
 use crate::lease::deadline;
-use crate::lease::hold::Hold;
+use crate::lease::hold::{Hold, Loss};
 use crate::sync::{Mutex, locked};
 
 /// The most leases in one call to the store, so that one call's commands fit a socket buffer and one slow call does not
@@ -88,7 +88,10 @@ impl Keeper {
                 agenda.asleep_until = agenda.next();
                 (due, agenda.asleep_until)
             };
-            for batch in due.chunks(BATCH_MAX) {
+            for hold in &due.expired {
+                tracing::warn!(target: "leasehold::keeper", key = %hold.place.key, "lost: {}", Loss::Expired);
+            }
+            for batch in due.renew.chunks(BATCH_MAX) {
                 batches.send(batch, &backend, &timer, &chance);
             }
             let event = {
@@ -117,7 +120,7 @@ impl Keeper {
     }
 
     fn settle(&self, now: Moment, answer: Result<Answered, JoinError>) {
-        let Ok(Answered { batch, sent_at, due_in, renewals }) = answer else {
+        let Ok(Answered { batch, sent_at, jitter, renewals }) = answer else {
             return; // cannot happen: `answer` below catches a store's panic and answers for it
         };
         let mut agenda = locked(&self.shared.agenda);
@@ -125,13 +128,13 @@ impl Keeper {
             match renewal {
                 Renewal::Renewed { .. } => {}
                 Renewal::Lost => {
-                    tracing::warn!(target: "leasehold::keeper", key = %hold.place.key, "lost: the store says it is gone");
+                    tracing::warn!(target: "leasehold::keeper", key = %hold.place.key, "lost: {}", Loss::Gone);
                 }
                 Renewal::Unknown(error) => {
                     tracing::debug!(target: "leasehold::keeper", key = %hold.place.key, %error, "a renewal failed");
                 }
             }
-            agenda.settle(now, hold, sent_at, due_in, renewal);
+            agenda.settle(now, hold, sent_at, jitter, renewal);
         }
     }
 }
@@ -149,7 +152,8 @@ struct Batches(JoinSet<Answered>);
 struct Answered {
     batch: Vec<Arc<Hold>>,
     sent_at: Moment,
-    due_in: Duration,
+    /// One for the whole batch, so that it stays together.
+    jitter: f64,
     renewals: Vec<Renewal>,
 }
 
@@ -161,7 +165,7 @@ impl Batches {
             batch.iter().map(|hold| Lease { id: LeaseId::Entry(hold.place.clone()), ttl: hold.ttl() }).collect();
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
         let limit = deadline::attempt_limit(shortest);
-        let due_in = chance.about(deadline::renew_every(shortest));
+        let jitter = chance.jitter();
         let (backend, timer) = (backend.clone(), timer.clone());
         self.0.spawn(async move {
             let sent_at = timer.now();
@@ -172,7 +176,7 @@ impl Batches {
             abort.abort();
             let fault = match answer {
                 Some(Ok(Ok(renewals))) if renewals.len() == batch.len() => {
-                    return Answered { batch, sent_at, due_in, renewals };
+                    return Answered { batch, sent_at, jitter, renewals };
                 }
                 Some(Ok(Ok(renewals))) => Error::new(
                     ErrorKind::Protocol,
@@ -184,7 +188,7 @@ impl Batches {
             };
             let fault = fault.while_doing("renewing");
             let renewals = vec![Renewal::Unknown(fault); batch.len()];
-            Answered { batch, sent_at, due_in, renewals }
+            Answered { batch, sent_at, jitter, renewals }
         });
     }
 }

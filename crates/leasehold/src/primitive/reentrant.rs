@@ -90,22 +90,18 @@ impl Reentrant {
     /// # Cancel safety
     /// Dropping the future gives up the place; no entry outlives its lease.
     pub async fn lock(&self, owner: &Owner) -> Result<ReentrantGuard> {
-        let taken = self.take(owner, async |access| access.take().await.map(Some)).await?;
+        let taken = self.take(owner, None).await?;
         Ok(taken.expect("a wait without a limit ends with a guard"))
     }
 
     /// Takes the lock if `owner` has it already, or if it is free and nobody waits for it.
     pub async fn try_lock(&self, owner: &Owner) -> Result<Option<ReentrantGuard>> {
-        self.take(owner, async |access| access.try_take().await).await
+        self.take(owner, Some(Duration::ZERO)).await
     }
 
     /// Waits for the lock, but no longer than `limit`.
     pub async fn lock_within(&self, owner: &Owner, limit: Duration) -> Result<Option<ReentrantGuard>> {
-        let timer = self.access.timer();
-        match timer.within(limit, self.take(owner, async |access| access.take_within(limit).await)).await {
-            Some(taken) => taken,
-            None => Ok(None), // another caller of the same owner is still waiting for it
-        }
+        self.take(owner, Some(limit)).await
     }
 
     /// Waits for the lock, runs `work` under it, and gives this hold up. Work that outlives the lock is dropped unfinished.
@@ -118,19 +114,29 @@ impl Reentrant {
         self.access.key()
     }
 
-    async fn take(
-        &self,
-        owner: &Owner,
-        take: impl AsyncFnOnce(&Access) -> Result<Option<Guard>>,
-    ) -> Result<Option<ReentrantGuard>> {
+    async fn take(&self, owner: &Owner, limit: Option<Duration>) -> Result<Option<ReentrantGuard>> {
+        let timer = self.access.timer();
+        let give_up_at = limit.map(|limit| timer.now().after(limit));
         let slot = owner.slot(self.key());
-        let mut held = slot.lock().await;
+        let mut held = match limit {
+            None => slot.lock().await,
+            Some(limit) => match timer.within(limit, slot.lock()).await {
+                Some(held) => held,
+                None => return Ok(None), // another caller of the same owner is still waiting for it
+            },
+        };
         // A lost lock is not re-entered: its token is stale, and somebody else may have it by now.
         if let Some(guard) = held.upgrade().filter(|guard| guard.check().is_ok()) {
             return Ok(Some(ReentrantGuard { guard: Some(guard) }));
         }
         let access = self.access.clone().noted(|note| note.owner = owner.shared.name.clone());
-        let Some(guard) = take(&access).await? else { return Ok(None) };
+        let guard: Guard = match give_up_at {
+            None => access.take().await?,
+            Some(at) => match access.take_within(timer.now().until(at)).await? {
+                Some(guard) => guard,
+                None => return Ok(None),
+            },
+        };
         let guard = Arc::new(guard);
         *held = Arc::downgrade(&guard);
         Ok(Some(ReentrantGuard { guard: Some(guard) }))
