@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
+use futures_util::{StreamExt as _, stream};
 use leasehold::backend::{
     Annotation, Backend, Capabilities, Departure, KeyView, Lease, Note, Page, Place, Query, Renewal, Request, Standing,
     Version,
 };
 use leasehold::clock::Timer;
 use leasehold::{Error, ErrorKind, Key, Result};
+use tokio::sync::Notify;
 
 /// A request to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,12 +47,16 @@ pub enum Fault {
     Unanswered,
     /// The store answers nonsense.
     Garbled,
+    /// It takes this long to reach the store, and reaches it even if nobody waits for it any more. Only [`Verb::Enter`]
+    /// can be so late; with any other it is [`Fault::Slow`].
+    Late(Duration),
 }
 
 /// The faults of one client, and a count of what it asked for.
 #[derive(Debug, Default)]
 pub struct Faults {
     state: Mutex<State>,
+    watches_break: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +92,11 @@ impl Faults {
             state.next.clear();
             state.always.clear();
         });
+    }
+
+    /// Every watch that is under way breaks off. New ones work.
+    pub fn break_watches(&self) {
+        self.watches_break.notify_waiters();
     }
 
     /// How many requests of that sort were made so far.
@@ -125,12 +136,16 @@ impl Faulty {
     }
 
     async fn through<T>(&self, verb: Verb, request: BoxFuture<'_, Result<T>>) -> Result<T> {
+        self.suffer(self.faults.take(verb), request).await
+    }
+
+    async fn suffer<T>(&self, fault: Option<Fault>, request: BoxFuture<'_, Result<T>>) -> Result<T> {
         let lost = || Error::new(ErrorKind::Unreachable, "the reply was lost").with_unknown_fate();
-        match self.faults.take(verb) {
+        match fault {
             None => request.await,
             Some(Fault::Unsent) => Err(Error::new(ErrorKind::Unreachable, "no connection")),
             Some(Fault::ReplyLost) => request.await.and_then(|_| Err(lost())),
-            Some(Fault::Slow(span)) => {
+            Some(Fault::Slow(span) | Fault::Late(span)) => {
                 self.timer.sleep(span).await;
                 request.await
             }
@@ -156,7 +171,19 @@ impl Backend for Faulty {
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
-        Box::pin(self.through(Verb::Enter, self.store.enter(request)))
+        Box::pin(async move {
+            match self.faults.take(Verb::Enter) {
+                Some(Fault::Late(span)) => {
+                    let (store, timer, request) = (self.store.clone(), self.timer.clone(), request.clone());
+                    let arriving = tokio::spawn(async move {
+                        timer.sleep(span).await;
+                        store.enter(&request).await
+                    });
+                    arriving.await.expect("the store does not panic")
+                }
+                fault => self.suffer(fault, self.store.enter(request)).await,
+            }
+        })
     }
 
     fn changed<'a>(&'a self, place: &'a Place, seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>> {
@@ -181,13 +208,14 @@ impl Backend for Faulty {
     }
 
     fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
+        let broken = stream::iter([Err(Error::new(ErrorKind::Unreachable, "the watch broke off"))]);
         match self.faults.take(Verb::Watch) {
-            None => self.store.watch(key),
-            Some(Fault::Swallowed | Fault::Unanswered) => Box::pin(futures_util::stream::pending()),
-            Some(_) => {
-                let lost = Error::new(ErrorKind::Unreachable, "the watch broke off");
-                Box::pin(futures_util::stream::iter([Err(lost)]))
+            None => {
+                let breaks = self.faults.watches_break.clone().notified_owned();
+                Box::pin(self.store.watch(key).take_until(breaks).chain(broken))
             }
+            Some(Fault::Swallowed | Fault::Unanswered) => Box::pin(stream::pending()),
+            Some(_) => Box::pin(broken),
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use leasehold::{Attempt, FencingToken, Guard, Held, Locks, Mutex, Result, RwLock, Semaphore, SharedGuard};
+use leasehold::{Attempt, ErrorKind, FencingToken, Guard, Held, Locks, Mutex, Result, RwLock, Semaphore, SharedGuard};
+
+use crate::World;
 
 /// A kind of lock that one holder has at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether the store has this kind of lock. One that has not must refuse it, which is checked here.
+    pub async fn is_offered(self, world: &World) -> bool {
+        let client = world.client().await;
+        let (offered, refused) = match self {
+            Self::Mutex => return true,
+            Self::WriteLock => (client.capabilities().shared, client.rw_lock("refused").err()),
+            Self::SemaphoreOfOne => (client.capabilities().counted, client.semaphore("refused", 1).err()),
+        };
+        let refused = refused.map(|error| error.kind());
+        assert_eq!(refused, if offered { None } else { Some(ErrorKind::Unsupported) });
+        offered
+    }
+
     /// The lock of that name.
     pub fn lock(self, locks: &Locks, name: impl AsRef<[u8]>) -> AnyLock {
         match self {

@@ -6,12 +6,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
-use leasehold::backend::{Backend, Capabilities, KeyView};
+use futures_core::future::{BoxFuture, LocalBoxFuture};
+use leasehold::backend::memory::Memory;
+use leasehold::backend::{Backend, Capabilities, EntryId, KeyView};
 use leasehold::clock::{Clock, Hand, Moment, Timer};
-use leasehold::{Builder, Locks};
+use leasehold::{Builder, Locks, Result};
 
-use crate::faults::{Faults, Faulty};
+use crate::faults::{Faults, Faulty, Verb};
 
 /// How a store is reached. Made anew for every test.
 pub trait Fixture: Send + Sync + 'static {
@@ -41,8 +42,11 @@ pub enum Time {
 /// No case takes longer than this, in its own time.
 const CASE_MAX: Duration = Duration::from_secs(600);
 
+/// How soon the first in line looks again by itself at the latest: every second, give or take a tenth.
+pub const RECHECK_MAX: Duration = Duration::from_millis(1_100);
+
 /// Runs one case on the fixture that `fixture` makes.
-pub fn run<F: Fixture>(fixture: impl FnOnce(&Clock) -> F, case: impl FnOnce(World) -> BoxFuture<'static, ()>) {
+pub fn run<F: Fixture>(fixture: impl FnOnce(&Clock) -> F, case: impl FnOnce(World) -> LocalBoxFuture<'static, ()>) {
     // The fixture decides which time it is, but needs the clock to be made: so make it on the virtual one first.
     let paused = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let paused = paused.expect("a runtime");
@@ -60,14 +64,8 @@ pub fn run<F: Fixture>(fixture: impl FnOnce(&Clock) -> F, case: impl FnOnce(Worl
     };
     let timer = Timer::on_callers_runtime(clock.clone());
     let world = World::new(fixture, clock);
-    runtime.block_on(async {
-        let case = tokio::spawn(case(world));
-        match timer.within(CASE_MAX, case).await {
-            Some(Ok(())) => {}
-            Some(Err(failed)) => std::panic::resume_unwind(failed.into_panic()),
-            None => panic!("the case was not over after {CASE_MAX:?}: somebody waits for ever"),
-        }
-    });
+    let over = runtime.block_on(timer.within(CASE_MAX, case(world)));
+    assert!(over.is_some(), "the case was not over after {CASE_MAX:?}: somebody waits for ever");
     runtime.shutdown_background();
 }
 
@@ -109,6 +107,16 @@ impl World {
         16
     }
 
+    /// Which time this is.
+    pub fn time(&self) -> Time {
+        self.fixture.time()
+    }
+
+    /// The namespace of this test's clients, which nobody else uses.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// One more client of the store, with the world's TTL.
     pub async fn client(&self) -> Client {
         self.client_with(|builder| builder).await
@@ -116,10 +124,28 @@ impl World {
 
     /// One more client of the store, with settings of its own.
     pub async fn client_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Client {
+        self.try_client_with(settings).await.expect("the store can be reached")
+    }
+
+    /// One more client of the store, if its settings are right.
+    pub async fn try_client_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Result<Client> {
         let (faulty, faults) = Faulty::new(self.fixture.connect().await, self.timer.clone());
         let builder = Locks::on(faulty).clock(self.clock.clone()).namespace(&self.namespace).ttl(self.ttl());
-        let locks = settings(builder).connect().await.expect("the store can be reached");
-        Client { locks, faults }
+        let locks = settings(builder).connect().await?;
+        Ok(Client { locks, faults })
+    }
+
+    /// One more client of the store, on a clock of its own.
+    pub async fn client_on_moved_clock(&self) -> (Client, Arc<Hand>) {
+        let (clock, hand) = Clock::moved_by_hand(self.clock.clone());
+        (self.client_with(|builder| builder.clock(clock)).await, hand)
+    }
+
+    /// A client of another store, which has nothing to do with this one but the namespace.
+    pub async fn client_of_another_store(&self) -> Locks {
+        let builder = Locks::on(Memory::with_clock(self.clock.clone())).clock(self.clock.clone());
+        let builder = builder.namespace(&self.namespace).ttl(self.ttl());
+        builder.connect().await.expect("memory can be reached")
     }
 
     /// What the store can do.
@@ -172,6 +198,33 @@ impl World {
             view.and_then(|view| view.waiters).is_some_and(|waiters| waiters.len() == waiting)
         };
         self.until(&format!("{waiting} wait in line"), self.ttl() / 2, enough).await;
+    }
+
+    /// Waits until that client's first contender waits: in line, or for its next try where the store has no lines.
+    pub async fn until_contending(&self, client: &Client, name: impl AsRef<[u8]>) {
+        if client.capabilities().queueing {
+            self.until_waiting(client, name, 1).await;
+        } else {
+            let asked = async || client.faults.calls(Verb::Enter) > 0;
+            self.until("the contender has asked", self.ttl() / 2, asked).await;
+        }
+    }
+
+    /// Waits until that entry holds the key and nobody else is in line.
+    pub async fn until_alone(&self, locks: &Locks, name: impl AsRef<[u8]>, entry: EntryId) {
+        let name = name.as_ref();
+        let alone = async || {
+            let view = self.line(locks, name).await;
+            let holds = view.holders.iter().map(|holder| holder.place.entry).eq([entry]);
+            holds && view.waiters.is_none_or(|waiters| waiters.is_empty())
+        };
+        self.until("one holds and nobody waits", self.ttl() / 4, alone).await;
+    }
+
+    /// How late a waiter may learn that the key is free. It is told at once in a line; without one, it learns it at its
+    /// next try.
+    pub async fn notice(&self) -> Duration {
+        if self.capabilities().await.queueing { self.slack() } else { self.slack() + RECHECK_MAX }
     }
 
     /// The line of that name, which must not be empty.

@@ -2,8 +2,6 @@
 //!
 //! Figures of one run on one machine; `docs/performance.md` keeps some with the machine named.
 
-#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
-
 use std::time::Duration;
 
 use allocation_counter::measure;

@@ -13,6 +13,7 @@ const STORE: &str = "memory:mutex-example";
 /// Takes the lock 4 × 25 times and loses no addition.
 #[tokio::main]
 pub async fn main() -> leasehold::Result<()> {
+    let locks = leasehold::connect(STORE).await?;
     let total = Arc::new(AtomicU32::new(0));
     let mut workers = tokio::task::JoinSet::new();
     for nth in 1..=4 {
@@ -25,10 +26,10 @@ pub async fn main() -> leasehold::Result<()> {
     assert_eq!(total.load(Relaxed), 100);
 
     // Whoever does not want to wait gets an answer at once. Busy is an answer, not an error.
-    let locks = leasehold::connect(STORE).await?;
     let mutex = locks.mutex("total")?;
     let guard = mutex.lock().await?;
     println!("held under token {}, for {:?} more unless renewed", guard.token(), guard.remaining());
+    assert!(guard.token().get() > 100, "every grant has a larger number than the one before");
     assert!(mutex.try_lock().await?.is_none());
     guard.release().await?;
     assert!(mutex.try_lock().await?.is_some());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::backend::{EntryView, Lease, Note, Patience, Place, Request, Standing, Version};
+use crate::backend::{EntryId, EntryView, KeyView, Lease, Note, Patience, Place, Request, Standing, Version};
 use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::Moment;
@@ -17,10 +17,11 @@ use crate::guard::Held;
 use crate::key::Key;
 use crate::lease::deadline;
 use crate::lease::hold::{Hold, State};
-use crate::lease::parting::{Departing, Entering};
+use crate::lease::parting::Entering;
 
-/// The first pause after the store could not be reached; it doubles with each failure in a row.
+/// The first pause after the store could not be reached; it doubles with each failure in a row up to [`FAULT_PAUSE_MAX`].
 const FAULT_PAUSE: Duration = Duration::from_millis(50);
+const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What is wanted, ready to be asked for any number of times.
 #[derive(Clone, Debug)]
@@ -75,13 +76,18 @@ pub struct Busy {
     pub key: Key,
     /// Who held it when we looked, in ticket order.
     pub held_by: Vec<EntryView>,
-    /// Who was in line, if the store can tell and was asked.
+    /// How many others were in line, if the store can tell and was asked.
     pub waiting: Option<usize>,
+    /// The entry with which we tried.
+    candidate: EntryId,
 }
 
 impl Busy {
-    fn new(wanted: &Wanted, held_by: Vec<EntryView>) -> Self {
-        Self { key: wanted.key.clone(), held_by, waiting: None }
+    /// Takes over who is in line from a look at it, leaving ourselves out: our departure may be still on its way.
+    pub(crate) fn seen(&mut self, view: KeyView) {
+        let others = |entry: &EntryView| entry.place.entry != self.candidate;
+        self.waiting = view.waiters.map(|waiters| waiters.iter().filter(|entry| others(entry)).count());
+        self.held_by = view.holders.into_iter().filter(others).collect();
     }
 }
 
@@ -114,6 +120,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, wanted: &Wanted, limit: Limit)
     };
     let mut candidate = Candidate::new(client, wanted, limit);
     let mut failing = Failing::default();
+    let mut found_busy = false;
     loop {
         let standing = match candidate.enter(give_up_at).await {
             Ok(entered) => {
@@ -121,8 +128,13 @@ pub(crate) async fn acquire(client: &Arc<Client>, wanted: &Wanted, limit: Limit)
                 entered
             }
             Err(error) => {
-                let Some(pause) = failing.pause(&error, client, give_up_at) else { return Err(error) };
-                candidate.assume_entered_elsewhere(&error);
+                let Some(pause) = failing.pause(&error, client, give_up_at) else {
+                    // Once the lock was found busy, running out of time is no error, whatever became of the last look.
+                    let out_of_time = give_up_at.is_some_and(|at| client.now() >= at);
+                    let busy = found_busy && out_of_time && error.is_passing();
+                    return if busy { Ok(Attempt::Busy(candidate.busy(Vec::new()))) } else { Err(error) };
+                };
+                candidate.assume_entered();
                 client.timer.sleep(pause).await;
                 continue;
             }
@@ -132,16 +144,19 @@ pub(crate) async fn acquire(client: &Arc<Client>, wanted: &Wanted, limit: Limit)
             Entered::Waiting { seen, recheck_in } => match candidate.wait(seen, recheck_in, give_up_at).await {
                 Woken::Granted(held) => return Ok(Attempt::Held(held)),
                 Woken::LookAgain => {}
-                Woken::GaveUp => return Ok(Attempt::Busy(Busy::new(wanted, Vec::new()))),
+                Woken::GaveUp => return Ok(Attempt::Busy(candidate.busy(Vec::new()))),
             },
+            Entered::Gone => candidate.start_afresh(),
             Entered::Refused { held_by, recheck_in } => {
-                let pause = client.chance.about(recheck_in);
-                if give_up_at.is_some_and(|at| client.now().after(pause) >= at) {
-                    return Ok(Attempt::Busy(Busy::new(wanted, held_by)));
+                if give_up_at.is_some_and(|at| client.now() >= at) {
+                    return Ok(Attempt::Busy(candidate.busy(held_by)));
                 }
-                client.timer.sleep(pause).await;
+                let try_at = client.now().after(client.chance.about(recheck_in));
+                // The last try is at the limit itself, or a lock that comes free shortly before would be missed.
+                client.timer.sleep_until(try_at.min(give_up_at.unwrap_or(Moment::FAR))).await;
             }
         }
+        found_busy = true;
     }
 }
 
@@ -160,11 +175,11 @@ impl Failing {
         }
         let now = client.now();
         let since = *self.since.get_or_insert(now);
-        self.pause = (self.pause * 2).max(FAULT_PAUSE);
-        let pause = client.chance.about(self.pause);
         let patience_ends = since.after(deadline::patience_with_faults(client.terms.holding));
         // An unreachable store is not a busy lock, so running out of time here is the error and not "busy".
-        (now.after(pause) < patience_ends.min(give_up_at.unwrap_or(Moment::FAR))).then_some(pause)
+        let ends = patience_ends.min(give_up_at.unwrap_or(Moment::FAR));
+        self.pause = (self.pause * 2).clamp(FAULT_PAUSE, FAULT_PAUSE_MAX);
+        (now < ends).then(|| client.chance.about(self.pause).min(now.until(ends)))
     }
 }
 
@@ -176,8 +191,6 @@ struct Candidate<'a> {
     place: Place,
     /// The request that is under way.
     entering: Option<Entering>,
-    /// Requests that were given up on, and may yet arrive.
-    overdue: Vec<Entering>,
     /// The lease on our place in line, once we have one.
     hold: Option<Arc<Hold>>,
     /// What the store may know of the entry.
@@ -197,8 +210,16 @@ enum Trace {
 
 enum Entered {
     Holding(Held),
-    Waiting { seen: Version, recheck_in: Duration },
-    Refused { held_by: Vec<EntryView>, recheck_in: Duration },
+    Waiting {
+        seen: Version,
+        recheck_in: Duration,
+    },
+    Refused {
+        held_by: Vec<EntryView>,
+        recheck_in: Duration,
+    },
+    /// Our place in line is no longer there.
+    Gone,
 }
 
 enum Woken {
@@ -210,8 +231,7 @@ enum Woken {
 impl<'a> Candidate<'a> {
     fn new(client: &'a Arc<Client>, wanted: &'a Wanted, limit: Limit) -> Self {
         let place = Place { key: wanted.key.clone(), entry: client.chance.entry() };
-        let (entering, overdue, hold) = (None, Vec::new(), None);
-        Self { client, wanted, limit, place, entering, overdue, hold, trace: Trace::None }
+        Self { client, wanted, limit, place, entering: None, hold: None, trace: Trace::None }
     }
 
     fn patience(&self) -> Patience {
@@ -223,23 +243,29 @@ impl<'a> Candidate<'a> {
         let client = self.client;
         // Read before a byte can leave: the server's lease cannot have begun earlier.
         let sent_at = client.now();
+        // A limit is for the lock. Somebody who does not want to wait for that still waits for the answer, or a healthy
+        // store further away than the limit would look like a dead one.
         let limit = match give_up_at {
-            // Somebody who does not want to wait for the lock still waits for the answer.
-            Some(at) if self.limit != Limit::Try => client.attempt_limit().min(sent_at.until(at)),
-            _ => client.attempt_limit(),
+            Some(at) if self.limit != Limit::Try => sent_at.until(at).max(deadline::answer_in(client.terms.holding)),
+            _ => Duration::MAX,
         };
-        self.overdue.extend(self.entering.take());
-        let request = self.request();
+        let limit = client.attempt_limit().min(limit);
+        // A look that is still under way may be dropped: it makes no entry. Requests that do are sent once for each id.
+        let returns = self.trace == Trace::Entry;
+        let request = self.request(returns);
         let entering = self.entering.insert(request);
-        let before = std::mem::replace(&mut self.trace, Trace::Unknown);
+        let before = self.trace;
+        if !returns {
+            self.trace = Trace::Unknown;
+        }
         let standing = match client.timer.within(limit, entering.as_mut()).await {
             Some(answer) => {
                 self.entering = None;
                 self.trace = match &answer {
-                    Err(error) if error.fate() == Fate::NotApplied => before,
-                    Err(_) => Trace::Unknown,
                     Ok(Standing::Refused { .. }) => Trace::None,
                     Ok(_) => Trace::Entry,
+                    Err(error) if error.fate() == Fate::NotApplied => before,
+                    Err(_) => self.trace,
                 };
                 answer
             }
@@ -262,14 +288,15 @@ impl<'a> Candidate<'a> {
                 }
                 Ok(Entered::Waiting { seen, recheck_in })
             }
+            Standing::Refused { .. } if returns => Ok(Entered::Gone),
             Standing::Refused { held_by, recheck_in } => Ok(Entered::Refused { held_by, recheck_in }),
         }
     }
 
-    fn request(&self) -> Entering {
+    fn request(&self, returns: bool) -> Entering {
         let (backend, terms) = (self.client.backend.clone(), self.client.terms);
         let (place, claim, patience) = (self.place.clone(), self.wanted.claim, self.patience());
-        let request = Request { place, claim, patience, terms, note: self.wanted.note.clone() };
+        let request = Request { place, claim, patience, terms, note: self.wanted.note.clone(), returns };
         // It owns what it needs, so that it can outlive us and be seen to its end by the parting worker.
         Box::pin(async move { backend.enter(&request).await })
     }
@@ -291,7 +318,8 @@ impl<'a> Candidate<'a> {
         let client = self.client;
         let look_at = client.now().after(recheck_in);
         let pushed = {
-            let mut changed = client.backend.changed(&self.place, &seen);
+            // `None` once it has failed: a store that cannot wake us is looked at, but no more often than it asked for.
+            let mut changed = Some(client.backend.changed(&self.place, &seen));
             let mut lost = pin!(async {
                 match &self.hold {
                     Some(hold) => drop(hold.lost().await),
@@ -303,16 +331,21 @@ impl<'a> Candidate<'a> {
                 if lost.as_mut().poll(cx).is_ready() || time.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                // An error of the wake-up is not an answer: look again, which tells what is wrong if anything is.
-                changed.as_mut().poll(cx).map(|answer| answer.ok().flatten())
+                match changed.as_mut().map(|changed| changed.as_mut().poll(cx)) {
+                    Some(Poll::Ready(Ok(standing))) => return Poll::Ready(standing),
+                    Some(Poll::Ready(Err(_))) => changed = None,
+                    Some(Poll::Pending) | None => {}
+                }
+                Poll::Pending
             })
             .await
         };
         let now = client.now();
         if let Some(hold) = self.hold.clone() {
-            if let State::Lost(_) = hold.state(now) {
-                // Stopped for longer than our place could wait. Its id is not used again: whoever cleans up after us
-                // may still be on the way.
+            let gone = matches!(pushed, Some(Standing::Refused { .. }));
+            if gone || matches!(hold.state(now), State::Lost(_)) {
+                // Evicted, or stopped for longer than our place could wait. Its id is not used again: whoever cleans up
+                // after us may still be on the way.
                 self.start_afresh();
             } else if let Some(Standing::Holding { token, .. }) = pushed
                 && hold.remaining(now) >= deadline::least_useful(client.terms.waiting)
@@ -338,8 +371,8 @@ impl<'a> Candidate<'a> {
 
     /// After an unknown outcome the entry is assumed to be there: it is cleaned up, and its id not used again. A place
     /// that we are known to have is kept.
-    fn assume_entered_elsewhere(&mut self, error: &Error) {
-        if self.hold.is_none() && error.fate() == Fate::Unknown {
+    fn assume_entered(&mut self) {
+        if self.trace == Trace::Unknown {
             self.start_afresh();
         }
     }
@@ -347,6 +380,10 @@ impl<'a> Candidate<'a> {
     fn start_afresh(&mut self) {
         self.leave();
         self.place.entry = self.client.chance.entry();
+    }
+
+    fn busy(&self, held_by: Vec<EntryView>) -> Busy {
+        Busy { key: self.place.key.clone(), held_by, waiting: None, candidate: self.place.entry }
     }
 
     /// Hands whatever the store may know of us to the parting worker.
@@ -358,13 +395,10 @@ impl<'a> Candidate<'a> {
         if trace == Trace::None {
             return;
         }
-        let mut entering = std::mem::take(&mut self.overdue);
-        let under_way = self.entering.take();
+        let entering = self.entering.take();
         // While the request is under way its own end will tell; an answer that was lost tells nothing.
-        let may_yet_appear = trace == Trace::Unknown && under_way.is_none();
-        entering.extend(under_way);
-        let dead_after = deadline::dead_after(self.client.now(), self.client.terms.holding);
-        self.client.parting.leave(Departing { place: self.place.clone(), entering, may_yet_appear, dead_after });
+        let may_yet_appear = trace == Trace::Unknown && entering.is_none();
+        self.client.part_from(self.place.clone(), entering, may_yet_appear);
     }
 }
 

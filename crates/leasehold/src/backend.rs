@@ -26,7 +26,8 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Joins the line, or looks up our place in it and renews its lease. Repeatable: the caller chose the entry's id.
+    /// Joins the line, or looks up our place in it and renews its lease. Repeatable: the caller chose the entry's id. An
+    /// entry that `returns` and is gone is refused, never made anew: a look must not undo a departure.
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>>;
 
     /// Resolves when our standing may differ from the one `seen`, at once if it already does. May resolve for nothing
@@ -150,6 +151,8 @@ pub struct Request {
     pub terms: Terms,
     /// Who asks.
     pub note: Note,
+    /// Whether it has been in line before. Then it is looked up, and not made if it is gone.
+    pub returns: bool,
 }
 
 /// What to do when a key is not free.
@@ -184,7 +187,7 @@ pub enum Standing {
         /// How soon to look again even if nothing is heard.
         recheck_in: Duration,
     },
-    /// It is not in line, because it asked not to be or because this store has no lines.
+    /// It is not in line: it asked not to be, this store has no lines, or it was taken out of it.
     Refused {
         /// Who holds the key now.
         held_by: Vec<EntryView>,

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, Capabilities, Lease, Note, Place, Terms};
+use crate::backend::{Backend, Capabilities, KeyView, Lease, Note, Place, Query, Terms};
 use crate::chance::Chance;
 use crate::claim::Claim;
 use crate::clock::{Moment, Timer};
@@ -17,9 +17,11 @@ use crate::lease::deadline;
 use crate::lease::driver::Driver;
 use crate::lease::hold::Hold;
 use crate::lease::keeper::Keeper;
-use crate::lease::parting::{Departing, Parting};
+use crate::lease::parting::{Departing, Entering, Parting};
 
 pub(crate) struct Client {
+    /// Tells it apart from every other client of this process.
+    pub(crate) number: u64,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) store: Arc<str>,
     pub(crate) capabilities: Capabilities,
@@ -56,7 +58,9 @@ impl Client {
         driver.run(Box::pin(async {
             futures_util::future::join(keeping, departing).await;
         }));
+        static CLIENTS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            number: CLIENTS.fetch_add(1, Ordering::Relaxed),
             store: backend.to_string().into(),
             capabilities: backend.capabilities(),
             backend,
@@ -90,11 +94,16 @@ impl Client {
         Error::new(ErrorKind::Unsupported, format!("this store cannot honour {what}")).at(key).on(&self.store)
     }
 
+    /// Refuses to take locks that nobody would keep.
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "these locks have been closed").on(&self.store));
-        }
-        Ok(())
+        let why = if self.closed.load(Ordering::Acquire) {
+            "these locks have been closed"
+        } else if self.is_forked() {
+            "these locks belong to the parent process: connect anew after a fork"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Closed, why).on(&self.store))
     }
 
     pub(crate) fn close(&self) {
@@ -126,6 +135,13 @@ impl Client {
         answer.unwrap_or_else(|| Err(self.no_answer())).map_err(|error| self.place_error(error, doing, key))
     }
 
+    /// Who holds the key and who waits for it; `None` if nobody does. One request.
+    pub(crate) async fn look_at(&self, key: &Key) -> Result<Option<KeyView>> {
+        let query = Query { namespace: key.namespace().clone(), key: Some(key.clone()), after: None, keys_max: 1 };
+        let page = self.ask("inspecting", key, self.backend.inspect(&query)).await?;
+        Ok(page.items.into_iter().next())
+    }
+
     pub(crate) fn no_answer(&self) -> Error {
         Error::new(ErrorKind::Unreachable, "no answer in time").with_unknown_fate()
     }
@@ -150,10 +166,11 @@ impl Client {
         self.keeper.kept()
     }
 
-    /// Takes an entry out of its line in the background that was last heard of by now.
-    pub(crate) fn part_from(&self, place: Place) {
+    /// Takes an entry out of its line in the background, once the request that is still under way has come to its end.
+    /// Its lease cannot have begun later than now.
+    pub(crate) fn part_from(&self, place: Place, entering: Option<Entering>, may_yet_appear: bool) {
         let dead_after = deadline::dead_after(self.now(), self.terms.holding);
-        self.parting.leave(Departing { place, entering: Vec::new(), may_yet_appear: false, dead_after });
+        self.parting.leave(Departing { place, entering, may_yet_appear, dead_after });
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Held {
     hold: Arc<Hold>,
     note: Note,
     token: Option<FencingToken>,
-    /// Whether somebody else has taken over to leave the line.
+    /// Whether the store has confirmed our departure.
     departed: bool,
 }
 
@@ -147,7 +147,7 @@ impl Drop for Held {
         // In a forked child it is the parent's lock, and the parent's to give up.
         if !self.departed && !self.client.is_forked() {
             let _ = self.end_belief();
-            self.client.part_from(self.hold.place.clone());
+            self.client.part_from(self.hold.place.clone(), None, false);
         }
     }
 }
@@ -242,14 +242,22 @@ is_held!(Guard, SharedGuard);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acquire::{Limit, Wanted, acquire};
     use crate::backend::memory::Memory;
-    use crate::claim::Claim;
+    use crate::backend::{Lease, LeaseId, Place};
     use crate::client::Settings;
     use crate::clock::Clock;
     use crate::key::Namespace;
     use crate::lease::driver::Driver;
     use crate::locks::Locks;
+
+    #[test]
+    fn guards_can_be_sent_to_and_shared_between_threads() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Held>();
+        is_shared::<Guard>();
+        is_shared::<crate::AllGuard>();
+        is_shared::<crate::ReentrantGuard>();
+    }
 
     /// A client as a forked child finds it: made by a process of another id.
     fn forked_from(pid: u32, store: &Memory) -> Arc<Client> {
@@ -262,19 +270,21 @@ mod tests {
     fn a_forked_child_does_not_have_its_parents_lock_and_cannot_give_it_up() {
         let store = Memory::new();
         let client = forked_from(std::process::id() + 1, &store);
-        let wanted = Wanted {
-            key: Key::new(&Namespace::default(), "k").unwrap(),
-            claim: Claim::Exclusive,
-            note: client.note.clone(),
-        };
+        let key = Key::new(&Namespace::default(), "k").unwrap();
         pollster::block_on(async {
-            let take = async || acquire(&client, &wanted, Limit::Try).await.unwrap().ok().unwrap();
-            let inherited = take().await;
+            let parent = Locks::on(store).connect().await.unwrap();
+            let held = parent.mutex("k").unwrap().lock().await.unwrap();
+            let place = Place { key, entry: held.entry() };
+            let lease = Lease { id: LeaseId::Entry(place.clone()), ttl: Duration::from_secs(30) };
+            let hold = client.believe(&place, &lease, client.now());
+            let inherited = Held::new(client.clone(), hold, client.note.clone(), None);
             assert_eq!(inherited.state(), State::Lost(Loss::Abandoned));
             assert_eq!(inherited.remaining(), Duration::ZERO);
             assert_eq!(inherited.release().await.unwrap_err().kind(), ErrorKind::Lost);
-            let parent = Locks::on(store).connect().await.unwrap();
             assert_eq!(parent.inspect("k").await.unwrap().unwrap().holders.len(), 1);
+            let child = Locks { client: client.clone() };
+            let refused = child.mutex("other").unwrap().lock().await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Closed);
         });
     }
 }

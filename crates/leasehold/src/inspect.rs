@@ -26,7 +26,11 @@ impl Locks {
     /// At most `keys_max` keys of this namespace that somebody holds or awaits, from behind `after` on. One request.
     pub async fn inspect_page(&self, after: Option<Key>, keys_max: usize) -> Result<Page<KeyView>> {
         let namespace = self.client.namespace.clone();
-        self.query(Query { namespace, key: None, after, keys_max: keys_max.max(1) }).await
+        let query = Query { namespace, key: None, after, keys_max: keys_max.max(1) };
+        let asked = self.client.timer.within(self.client.attempt_limit(), self.client.backend.inspect(&query)).await;
+        asked
+            .unwrap_or_else(|| Err(self.client.no_answer()))
+            .map_err(|error| error.on(&self.client.store).while_doing("inspecting"))
     }
 
     /// Who holds the key and who waits for it, in order; `None` if nobody does. One request.
@@ -40,10 +44,7 @@ impl Locks {
     /// # Ok(()) });
     /// ```
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<Option<KeyView>> {
-        let key = self.client.key(name)?;
-        let namespace = self.client.namespace.clone();
-        let page = self.query(Query { namespace, key: Some(key), after: None, keys_max: 1 }).await?;
-        Ok(page.items.into_iter().next())
+        self.client.look_at(&self.client.key(name)?).await
     }
 
     /// Takes somebody else's entry out of its line. A holder learns of it at its next renewal, if not sooner; a waiter
@@ -53,12 +54,5 @@ impl Locks {
     pub async fn evict(&self, entry: &EntryView) -> Result<Departure> {
         tracing::info!(target: "leasehold", key = %entry.place.key, entry = %entry.place.entry, "evicting");
         self.client.ask("evicting", &entry.place.key, self.client.backend.leave(&entry.place)).await
-    }
-
-    async fn query(&self, query: Query) -> Result<Page<KeyView>> {
-        let asked = self.client.timer.within(self.client.attempt_limit(), self.client.backend.inspect(&query)).await;
-        asked
-            .unwrap_or_else(|| Err(self.client.no_answer()))
-            .map_err(|error| error.on(&self.client.store).while_doing("inspecting"))
     }
 }

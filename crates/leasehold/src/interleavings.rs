@@ -43,7 +43,8 @@ fn store() -> Memory {
 fn enter(store: &Memory, place: &Place) -> Standing {
     let terms = Terms { holding: TTL, waiting: TTL };
     let (claim, patience, note) = (Claim::Exclusive, Patience::Queue, Note::default());
-    block_on(store.enter(&Request { place: place.clone(), claim, patience, terms, note })).unwrap()
+    let place = place.clone();
+    block_on(store.enter(&Request { place, claim, patience, terms, note, returns: false })).unwrap()
 }
 
 fn entries(store: &Memory) -> Vec<EntryId> {

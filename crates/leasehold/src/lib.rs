@@ -41,7 +41,7 @@
 //! |---|---|
 //! | [`check`](Held::check) | `Ok`, or an error of kind [`Lost`](ErrorKind::Lost) |
 //! | [`remaining`](Held::remaining) | how long the belief lasts without another renewal |
-//! | [`state`](Held::state) | [`Held`](State::Held), [`Suspect`](State::Suspect) (a renewal did not come through) or [`Lost`](State::Lost), which is final |
+//! | [`state`](Held::state) | a [`State`]: held, suspect (a renewal did not come through), or lost, which is final |
 //! | [`lost`](Held::lost) | a future that resolves when it is lost, without any answer from the store |
 //! | [`run`](Held::run) | what your work comes to, unless the lock is lost first: then the work is dropped |
 //!
@@ -104,6 +104,8 @@
 //! is folded, trimmed or normalised. Each store encodes names so that none reaches into another, and whatever shows a
 //! name escapes what could fool a terminal. A [`Namespace`] in front of all names, set by [`Builder::namespace`], lets
 //! applications share a store.
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod acquire;
 pub mod backend;

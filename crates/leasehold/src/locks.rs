@@ -10,7 +10,7 @@ use crate::claim::Claim;
 use crate::client::{Client, Settings};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::key::{Escaped, Namespace};
+use crate::key::Namespace;
 use crate::lease::deadline;
 use crate::lease::driver::Driver;
 use crate::primitive::Access;
@@ -165,7 +165,7 @@ enum Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(url) => write!(f, "{}:…", scheme(url)),
+            Self::Url(url) => write!(f, "{}:…", scheme(url).unwrap_or_default()),
             Self::Backend(backend) => write!(f, "{backend}"),
         }
     }
@@ -229,18 +229,22 @@ impl Builder {
     }
 }
 
-fn scheme(url: &str) -> Escaped<'_> {
-    Escaped(url.split(':').next().unwrap_or_default().as_bytes())
+/// What may be shown of a URL. `None` if what stands before its first colon is no scheme: it may be anything then.
+fn scheme(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once(':')?;
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    valid.then_some(scheme)
 }
 
 fn open(url: &str) -> Result<Arc<dyn Backend>> {
-    match url.split_once(':') {
-        Some(("memory", "")) => Ok(Arc::new(Memory::new())),
-        Some(("memory", name)) => Ok(Arc::new(Memory::named(name))),
-        Some(_) => Err(Error::new(
+    match (scheme(url), url.split_once(':')) {
+        (Some("memory"), Some((_, ""))) => Ok(Arc::new(Memory::new())),
+        (Some("memory"), Some((_, name))) => Ok(Arc::new(Memory::named(name))),
+        (Some(scheme), _) => Err(Error::new(
             ErrorKind::Unsupported,
-            format!("no store is known by the scheme \"{}:\"; there is \"memory:\"", scheme(url)),
+            format!("no store is known by the scheme \"{scheme}:\"; there is \"memory:\""),
         )),
-        None => Err(Error::option("url", "has no scheme; write \"memory:\" or \"memory:NAME\"")),
+        (None, _) => Err(Error::option("url", "has no scheme; write \"memory:\" or \"memory:NAME\"")),
     }
 }

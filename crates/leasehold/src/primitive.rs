@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{self, Attempt, Limit, Wanted};
-use crate::backend::{Note, Query};
+use crate::backend::Note;
 use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::Timer;
@@ -42,6 +42,10 @@ impl Access {
         &self.wanted.key
     }
 
+    pub(crate) fn client_number(&self) -> u64 {
+        self.client.number
+    }
+
     pub(crate) fn timer(&self) -> &Timer {
         &self.client.timer
     }
@@ -64,14 +68,10 @@ impl Access {
     /// As [`take_within`](Self::take_within), and looks who is in the way if it is busy: one request more, then.
     pub(crate) async fn attempt_within<G: From<Held>>(&self, limit: Duration) -> Result<Attempt<G>> {
         let mut attempt = self.attempt(limit).await?;
-        if let Attempt::Busy(busy) = &mut attempt {
-            let key = self.key();
-            let query = Query { namespace: key.namespace().clone(), key: Some(key.clone()), after: None, keys_max: 1 };
-            let page = self.client.ask("inspecting", key, self.client.backend.inspect(&query)).await?;
-            if let Some(view) = page.items.into_iter().next() {
-                busy.held_by = view.holders;
-                busy.waiting = view.waiters.map(|waiters| waiters.len());
-            }
+        if let Attempt::Busy(busy) = &mut attempt
+            && let Some(view) = self.client.look_at(self.key()).await?
+        {
+            busy.seen(view);
         }
         Ok(attempt.map(G::from))
     }

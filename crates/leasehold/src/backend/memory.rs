@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fence::{FencingToken, Ticket};
 use crate::key::Key;
 use crate::queue;
-use crate::sync::{Mutex, locked};
+use crate::sync::{AtomicU64, Mutex, locked};
 
 /// The most entries in one line, so that a caller gone wild fills its own line and not the memory.
 const LINE_MAX: usize = 100_000;
@@ -37,14 +38,15 @@ pub struct Memory {
 }
 
 struct Shared {
+    /// Empty for a store that only its copies can reach.
     name: String,
     clock: Clock,
+    last_ticket: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    last_ticket: u64,
     lines: HashMap<Key, Line>,
     watched: HashMap<Key, broadcast::Sender<KeyView>>,
 }
@@ -72,6 +74,10 @@ struct Entry {
     waker: Option<Waker>,
 }
 
+/// The last ticket of all stores that have a name. Such a store goes when nobody has it and comes back under its name;
+/// its tokens must not begin anew with it, since a gate may have outlived it.
+static LAST_NAMED_TICKET: LazyLock<Arc<AtomicU64>> = LazyLock::new(Default::default);
+
 static NAMED: LazyLock<std::sync::Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Default::default);
 
 impl Memory {
@@ -82,7 +88,7 @@ impl Memory {
 
     /// An empty store whose leases run on that clock.
     pub fn with_clock(clock: Clock) -> Self {
-        Self { shared: Arc::new(Shared { name: String::new(), clock, state: Mutex::default() }) }
+        Self::made(String::new(), clock, Arc::default())
     }
 
     /// The store of that name in this process, made if it is not there. It lasts as long as somebody has it.
@@ -92,9 +98,13 @@ impl Memory {
         if let Some(shared) = named.get(name).and_then(Weak::upgrade) {
             return Self { shared };
         }
-        let shared = Arc::new(Shared { name: name.into(), clock: Clock::boot(), state: Mutex::default() });
-        named.insert(name.into(), Arc::downgrade(&shared));
-        Self { shared }
+        let made = Self::made(name.into(), Clock::boot(), LAST_NAMED_TICKET.clone());
+        named.insert(name.into(), Arc::downgrade(&made.shared));
+        made
+    }
+
+    fn made(name: String, clock: Clock, last_ticket: Arc<AtomicU64>) -> Self {
+        Self { shared: Arc::new(Shared { name, clock, last_ticket, state: Mutex::default() }) }
     }
 
     /// Runs `work` on the state as it is now, with the expired entries of that key gone.
@@ -106,7 +116,7 @@ impl Memory {
     }
 
     fn enter_now(&self, request: &Request) -> Result<Standing> {
-        let Request { place, claim, patience, terms, note } = request;
+        let Request { place, claim, patience, terms, note, returns } = request;
         self.at(&place.key, |state, now| {
             let line = state.lines.get_mut(&place.key);
             let at = match line {
@@ -128,8 +138,11 @@ impl Memory {
                 None => None,
             };
             if at.is_none() {
-                state.last_ticket += 1;
-                let ticket = Ticket(state.last_ticket);
+                if *returns {
+                    return Ok(gone());
+                }
+                // Under the state's lock, so that tickets join their lines in order.
+                let ticket = Ticket(self.shared.last_ticket.fetch_add(1, Relaxed) + 1);
                 let expires_at = now; // until the terms are applied below
                 let (id, note) = (place.entry, note.clone());
                 let entry =
@@ -146,7 +159,7 @@ impl Memory {
 
     fn poll_changed(&self, place: &Place, seen: Version, waker: &Waker) -> Poll<Option<Standing>> {
         self.at(&place.key, |state, now| {
-            let Some((line, at)) = state.find(place) else { return Poll::Ready(None) };
+            let Some((line, at)) = state.find(place) else { return Poll::Ready(Some(gone())) };
             let entry = &mut line.entries[at];
             if entry.version == seen.0 {
                 entry.waker = Some(waker.clone());
@@ -162,7 +175,7 @@ impl Memory {
             let Some((line, at)) = state.find(place) else { return Departure::WasGone };
             let departure = if at < line.holders { Departure::WasHolding } else { Departure::WasWaiting };
             state.change(&place.key, now, |line| {
-                line.entries.remove(at);
+                line.entries.remove(at).wake();
                 true
             });
             departure
@@ -286,7 +299,7 @@ impl Line {
             return false;
         }
         let before = self.entries.len();
-        self.entries.retain(|entry| now < entry.expires_at);
+        self.entries.extract_if(.., |entry| entry.expires_at <= now).for_each(|mut entry| entry.wake());
         self.expiry_floor = self.entries.iter().map(|entry| entry.expires_at).min().unwrap_or(Moment::FAR);
         self.entries.len() < before
     }
@@ -298,9 +311,7 @@ impl Line {
         for entry in self.entries[..self.holders].iter_mut().filter(|entry| entry.version == 0) {
             granted = true;
             entry.version = 1;
-            if let Some(waker) = entry.waker.take() {
-                waker.wake();
-            }
+            entry.wake();
         }
         granted
     }
@@ -349,6 +360,13 @@ impl Line {
 }
 
 impl Entry {
+    /// Its standing is another one now, or it has none any more.
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
     fn token(&self) -> Option<FencingToken> {
         if self.claim.is_exclusive() { FencingToken::new(self.ticket.0) } else { None }
     }
@@ -385,6 +403,7 @@ impl Backend for Memory {
 
     fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
         let (first, changes) = self.at(key, |state, now| {
+            state.watched.retain(|_, watchers| watchers.receiver_count() > 0);
             let sender = state.watched.entry(key.clone()).or_insert_with(|| broadcast::channel(WATCH_BACKLOG).0);
             let changes = sender.subscribe();
             (state.view(key, now), changes)
@@ -407,6 +426,11 @@ impl Backend for Memory {
     }
 }
 
+/// The standing of an entry that was in line and is no longer.
+fn gone() -> Standing {
+    Standing::Refused { held_by: Vec::new(), recheck_in: Duration::ZERO }
+}
+
 /// Nothing happens before the future is polled, so that one dropped unpolled had no effect.
 fn at_first_poll<'a, T>(work: impl FnOnce() -> T + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(async { work() })
@@ -420,7 +444,10 @@ impl Default for Memory {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory:{}", self.shared.name)
+        match self.shared.name.as_str() {
+            "" => f.write_str("memory"),
+            name => write!(f, "memory:{name}"),
+        }
     }
 }
 

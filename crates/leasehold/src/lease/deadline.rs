@@ -63,6 +63,11 @@ pub(crate) fn attempt_limit(ttl: Duration) -> Duration {
     (ttl / 6).min(ATTEMPT_MAX)
 }
 
+/// How long to wait for one answer of the store at least, however little time there is for the lock.
+pub(crate) fn answer_in(ttl: Duration) -> Duration {
+    attempt_limit(ttl) / 10
+}
+
 /// How long an acquire goes on trying while the store cannot be reached.
 pub(crate) fn patience_with_faults(ttl: Duration) -> Duration {
     attempt_limit(ttl) * 2

@@ -24,9 +24,9 @@ pub(crate) type Entering = BoxFuture<'static, Result<Standing>>;
 /// An entry to be taken out of its line.
 pub(crate) struct Departing {
     pub(crate) place: Place,
-    /// Requests to enter that are still under way. They are seen to their end first: were we to leave before they
-    /// arrive, one would arrive later and make an entry that nobody knows of.
-    pub(crate) entering: Vec<Entering>,
+    /// The request to enter that is still under way. It is seen to its end first: were we to leave before it arrives, it
+    /// would arrive later and make an entry that nobody knows of.
+    pub(crate) entering: Option<Entering>,
     /// Whether the entry may still come into being after the store has said that it is gone.
     pub(crate) may_yet_appear: bool,
     /// When the entry's lease is over at the latest, and with it every reason to go on trying.
@@ -131,7 +131,7 @@ impl Drop for DoneOnDrop<'_> {
 /// Asks the store until it confirms the departure, or until the lease is dead anyway.
 async fn see_off(departing: Departing, backend: &dyn Backend, timer: &Timer, attempt_limit: Duration) {
     let Departing { place, entering, mut may_yet_appear, dead_after } = departing;
-    for entering in entering {
+    if let Some(entering) = entering {
         match timer.within(attempt_limit, entering).await {
             Some(Ok(_)) => {}
             Some(Err(error)) => may_yet_appear |= error.fate() == Fate::Unknown,

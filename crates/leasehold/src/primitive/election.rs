@@ -9,7 +9,7 @@ use futures_core::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 
 use crate::acquire::Attempt;
-use crate::backend::{KeyView, NOTE_BYTES_MAX, Note, Query};
+use crate::backend::{KeyView, NOTE_BYTES_MAX, Note};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::FencingToken;
@@ -99,10 +99,7 @@ impl Election {
 
     /// Who leads now, as the store sees it.
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        let key = self.key();
-        let query = Query { namespace: key.namespace().clone(), key: Some(key.clone()), after: None, keys_max: 1 };
-        let page = self.client.ask("inspecting", key, self.client.backend.inspect(&query)).await?;
-        Ok(page.items.first().and_then(leader_in))
+        Ok(self.client.look_at(self.key()).await?.as_ref().and_then(leader_in))
     }
 
     /// Who leads, now and after every change: `None` while nobody does. Terms come in order and none comes twice; on a
@@ -127,7 +124,8 @@ impl Election {
             key: self.key().clone(),
             source: None,
             seen: None,
-            lease_left: None,
+            look_in: None,
+            missed: false,
             pause: FOLLOW_PAUSE,
         };
         stream::unfold(observer, async |mut observer| {
@@ -161,14 +159,20 @@ fn leader_in(view: &KeyView) -> Option<Leader> {
     Some(Leader { value, token: holder.token?, note: holder.note.clone() })
 }
 
+fn lease_left(view: &KeyView) -> Option<Duration> {
+    view.holders.first().map(|leader| leader.lease_left)
+}
+
 /// Follows one key through the store's changes.
 struct Observer {
     client: Arc<Client>,
     key: Key,
     source: Option<BoxStream<'static, Result<KeyView>>>,
     seen: Option<Option<Leader>>,
-    /// How long the leader's lease had left when last seen. Nobody announces an expiry, so we look again by then.
-    lease_left: Option<Duration>,
+    /// When to look by ourselves: nobody announces that a lease has ended, and a look makes the store notice.
+    look_in: Option<Duration>,
+    /// Whether a look has found what the watch should have told of, and has not yet.
+    missed: bool,
     pause: Duration,
 }
 
@@ -176,28 +180,47 @@ impl Observer {
     async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
             let source = self.source.get_or_insert_with(|| self.client.backend.watch(&self.key));
-            let change = match self.lease_left {
-                Some(left) => self.client.timer.within(left, source.next()).await,
+            let change = match self.look_in {
+                Some(span) => self.client.timer.within(span, source.next()).await,
                 None => Some(source.next().await),
             };
             match change {
                 Some(Some(Ok(view))) => {
                     self.pause = FOLLOW_PAUSE;
-                    self.lease_left = view.holders.first().map(|leader| leader.lease_left);
+                    self.missed = false;
+                    self.look_in = lease_left(&view);
                     if let Some(news) = self.news(leader_in(&view)) {
                         return Ok(news);
                     }
                 }
-                None => self.source = None,
+                None if self.missed => self.lose_sight(),
+                None => self.look().await,
                 Some(Some(Err(error))) if !error.is_passing() => {
-                    self.source = None;
+                    self.lose_sight();
                     return Err(self.client.place_error(error, "observing", &self.key));
                 }
                 Some(Some(Err(_)) | None) => {
-                    self.source = None;
+                    self.lose_sight();
                     self.client.timer.sleep(self.client.chance.about(self.pause)).await;
                     self.pause = (self.pause * 2).min(FOLLOW_PAUSE_MAX);
                 }
+            }
+        }
+    }
+
+    fn lose_sight(&mut self) {
+        self.source = None;
+        self.missed = false;
+    }
+
+    /// The lease of the leader we saw would be over by now. What a look finds is not told: the watch may have more to tell
+    /// that came before. It is only believed to have missed something if it stays silent.
+    async fn look(&mut self) {
+        self.look_in = Some(self.client.attempt_limit());
+        if let Ok(view) = self.client.look_at(&self.key).await {
+            self.missed = self.seen != Some(view.as_ref().and_then(leader_in));
+            if !self.missed {
+                self.look_in = view.as_ref().and_then(lease_left);
             }
         }
     }

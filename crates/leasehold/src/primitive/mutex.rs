@@ -45,8 +45,8 @@ impl Mutex {
     /// the token.
     ///
     /// # Errors
-    /// [`Unreachable`](crate::ErrorKind::Unreachable) after the store has not answered for two attempts' time (at most
-    /// ten seconds). A lock that is merely taken is waited for.
+    /// [`Unreachable`](crate::ErrorKind::Unreachable) once the store has not answered for half a TTL, or fifteen seconds
+    /// if that is less. A lock that is merely taken is waited for.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place; no entry outlives its lease.
@@ -60,6 +60,9 @@ impl Mutex {
     }
 
     /// Waits for the lock, but no longer than `limit`.
+    ///
+    /// The limit is for the lock: the store's answer is waited for at least half a second, or a sixtieth of the TTL if
+    /// that is less, and a store that does not give one is [`Unreachable`](crate::ErrorKind::Unreachable), not busy.
     pub async fn lock_within(&self, limit: Duration) -> Result<Option<Guard>> {
         self.access.take_within(limit).await
     }

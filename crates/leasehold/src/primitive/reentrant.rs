@@ -17,7 +17,8 @@ use crate::sync::{Mutex as SyncMutex, locked};
 /// Who owns a [`Reentrant`] lock: an explicit value, passed to whatever should count as the same owner.
 ///
 /// Not the thread and not the task: work moves between threads at every await, and two requests served by one thread are
-/// not one owner. Copies are the same owner.
+/// not one owner. Copies are the same owner. What it holds, it may take again through the same [`Locks`](crate::Locks)
+/// and their copies; through others it waits like anybody else.
 #[derive(Clone)]
 pub struct Owner {
     shared: Arc<OwnerShared>,
@@ -26,7 +27,8 @@ pub struct Owner {
 struct OwnerShared {
     name: Arc<str>,
     /// What it holds. A slot is locked while its lock is being taken, so that two callers of one owner take it once.
-    slots: SyncMutex<HashMap<Key, Arc<Slot>>>,
+    /// A key alone does not say which store it is on, so a slot belongs to a client.
+    slots: SyncMutex<HashMap<(u64, Key), Arc<Slot>>>,
 }
 
 type Slot = tokio::sync::Mutex<Weak<Guard>>;
@@ -45,13 +47,14 @@ impl Owner {
         &self.shared.name
     }
 
-    fn slot(&self, key: &Key) -> Arc<Slot> {
+    fn slot(&self, client: u64, key: &Key) -> Arc<Slot> {
+        let place = (client, key.clone());
         let mut slots = locked(&self.shared.slots);
         // A slot that only this map knows, for a lock that is no longer held, serves nobody.
         slots.retain(|of, slot| {
-            of == key || Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|held| held.strong_count() > 0)
+            *of == place || Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|held| held.strong_count() > 0)
         });
-        slots.entry(key.clone()).or_default().clone()
+        slots.entry(place).or_default().clone()
     }
 }
 
@@ -117,7 +120,7 @@ impl Reentrant {
     async fn take(&self, owner: &Owner, limit: Option<Duration>) -> Result<Option<ReentrantGuard>> {
         let timer = self.access.timer();
         let give_up_at = limit.map(|limit| timer.now().after(limit));
-        let slot = owner.slot(self.key());
+        let slot = owner.slot(self.access.client_number(), self.key());
         let mut held = match limit {
             None => slot.lock().await,
             Some(limit) => match timer.within(limit, slot.lock()).await {
