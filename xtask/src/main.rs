@@ -1,3 +1,53 @@
 //! Set-up, tests and checks of this repository, each a subcommand.
 
-fn main() {}
+mod check;
+mod interleavings;
+mod mutants;
+mod setup;
+mod sh;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  test              everything below that only reads, all tests, and the documentation: what CI runs
+  check             formatting, lints, dependencies and tidiness; changes nothing
+  fix               rewrites what `check` would complain about, where a tool can
+  setup             installs the tools that are missing
+  interleavings     tries the thread schedules of the lease machinery
+  mutants [NAME…]   breaks the code on purpose and requires the tests to notice
+";
+
+/// What went wrong, told to a person.
+type Result<T = ()> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["test"] => test::run(),
+        ["check"] => check::run(),
+        ["fix"] => check::fix(),
+        ["setup"] => setup::run(),
+        ["interleavings"] => interleavings::run(),
+        ["mutants", names @ ..] => mutants::run(names),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nxtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -19,3 +19,4 @@ pub mod sharing;
 pub mod tokens;
 pub mod unknown;
 pub mod waiting;
+pub mod yielding;

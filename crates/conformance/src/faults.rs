@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::future::pending;
+use std::future::{pending, ready};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{StreamExt as _, stream};
 use leasehold::backend::{
-    Annotation, Backend, Capabilities, Departure, KeyView, Lease, Note, Page, Place, Query, Renewal, Request, Standing,
-    Version,
+    Annotation, Asked, Backend, Capabilities, Departure, KeyView, Lease, Note, Notice, Page, Place, Query, Renewal,
+    Request, Standing, Version,
 };
 use leasehold::clock::Timer;
 use leasehold::{Error, ErrorKind, Key, Result};
@@ -25,9 +25,11 @@ pub enum Verb {
     Changed,
     Leave,
     Renew,
+    Yield,
     Annotate,
     Inspect,
     Watch,
+    Notices,
 }
 
 /// What goes wrong with a request.
@@ -80,8 +82,8 @@ impl Faults {
 
     /// Every request of every sort goes wrong so, until healed.
     pub fn always_all(&self, fault: Fault) {
-        use Verb::{Annotate, Changed, Enter, Inspect, Leave, Renew, Watch};
-        for verb in [Enter, Changed, Leave, Renew, Annotate, Inspect, Watch] {
+        use Verb::{Annotate, Changed, Enter, Inspect, Leave, Notices, Renew, Watch, Yield};
+        for verb in [Enter, Changed, Leave, Renew, Yield, Annotate, Inspect, Watch, Notices] {
             self.always(verb, fault);
         }
     }
@@ -197,6 +199,17 @@ impl Backend for Faulty {
     fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {
         self.faults.with(|state| state.batches.push(leases.len()));
         Box::pin(self.through(Verb::Renew, self.store.renew(leases)))
+    }
+
+    fn ask_to_yield<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Asked>> {
+        Box::pin(self.through(Verb::Yield, self.store.ask_to_yield(place)))
+    }
+
+    fn notices(&self) -> BoxStream<'static, Notice> {
+        let faults = self.faults.clone();
+        // Whatever the fault, a notice that does not arrive is not there.
+        let arrives = move |_: &Notice| ready(!faults.with(|state| state.always.contains_key(&Verb::Notices)));
+        Box::pin(self.store.notices().filter(arrives))
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {

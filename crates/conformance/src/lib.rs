@@ -67,6 +67,12 @@ macro_rules! conformance {
                 the_first_grant_costs_one_request_and_a_release_one
                 a_hand_over_costs_the_waiter_no_further_request_to_enter
             }
+            $crate::for_each_case! { $fixture; yielding:
+                a_holder_is_told_at_once_that_somebody_wants_its_lock
+                a_wish_that_was_not_heard_comes_with_the_next_renewal
+                a_wish_for_an_entry_that_has_left_says_so_and_hits_nobody
+                an_eviction_is_told_at_once
+            }
             $crate::for_each_case! { $fixture; fairness:
                 waiters_are_served_in_order
                 later_arrivals_never_overtake

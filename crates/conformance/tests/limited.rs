@@ -8,8 +8,8 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use leasehold::backend::memory::Memory;
 use leasehold::backend::{
-    Annotation, Backend, Capabilities, Departure, KeyView, Lease, Note, Page, Patience, Place, Query, Renewal, Request,
-    Standing, Version,
+    Annotation, Asked, Backend, Capabilities, Departure, KeyView, Lease, Note, Notice, Page, Patience, Place, Query,
+    Renewal, Request, Standing, Version,
 };
 use leasehold::clock::{Clock, Hand};
 use leasehold::{Claim, Key, Result};
@@ -41,6 +41,14 @@ impl Backend for Limited {
 
     fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {
         self.0.renew(leases)
+    }
+
+    fn ask_to_yield<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Asked>> {
+        self.0.ask_to_yield(place)
+    }
+
+    fn notices(&self) -> BoxStream<'static, Notice> {
+        self.0.notices()
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {

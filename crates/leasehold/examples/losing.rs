@@ -17,18 +17,15 @@ impl Drop for Transaction<'_> {
 /// Runs endless work under a lock that an operator takes away.
 #[tokio::main]
 pub async fn main() -> leasehold::Result<()> {
-    // The shortest TTL there is, so that the holder hears of the eviction soon: it renews every third of it.
-    let locks = Locks::builder("memory:").ttl(Duration::from_secs(1)).connect().await?;
+    let locks = leasehold::connect("memory:").await?;
     let guard = locks.mutex("report")?.lock().await?;
     assert_eq!(guard.state(), State::Held);
-
-    let view = locks.inspect("report").await?.expect("we hold it");
-    locks.evict(&view.holders[0]).await?;
 
     let mut rolled_back = false;
     let work = async {
         let _transaction = Transaction(&mut rolled_back);
-        pending::<()>().await; // work that would go on for hours
+        evict_the_holder(&locks).await?;
+        pending::<leasehold::Result<()>>().await // work that would go on for hours
     };
     let lost = guard.run(work).await.expect_err("the lock was taken away");
     println!("{lost}");
@@ -40,4 +37,11 @@ pub async fn main() -> leasehold::Result<()> {
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert_eq!(guard.release().await.expect_err("it was not ours any more").kind(), ErrorKind::Lost);
     locks.mutex("report")?.lock().await?.release().await
+}
+
+/// What an operator does, from anywhere.
+async fn evict_the_holder(locks: &Locks) -> leasehold::Result<()> {
+    let view = locks.inspect("report").await?.expect("somebody holds it");
+    locks.evict(&view.holders[0]).await?;
+    Ok(())
 }

@@ -5,6 +5,8 @@
 //! [`Error`] whose fate is honest.
 
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +42,14 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// Extends many leases in one trip; one answer for each, in order. Never brings a lease back that had ended.
     fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>>;
+
+    /// Asks whoever has that entry to let go of it. The store keeps the wish beside the entry and tells the client that
+    /// has it, by [`notices`](Self::notices) at once where it can, with the next renewal at the latest.
+    fn ask_to_yield<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Asked>>;
+
+    /// What the store has to say of entries of this client that nobody asked about. A stream that says nothing is fine:
+    /// renewals tell the same, later. It is followed from when the client starts until it ends.
+    fn notices(&self) -> BoxStream<'static, Notice>;
 
     /// Replaces the value beside our entry if we still hold it. Elections proclaim through this.
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>>;
@@ -218,11 +228,32 @@ pub enum Renewal {
     Renewed {
         /// The new length.
         ttl: Duration,
+        /// Whether its holder has been asked to let go.
+        yield_asked: bool,
     },
     /// The server says that there is no such lease any more.
     Lost,
     /// Nobody can say. Unknown is not lost.
     Unknown(Error),
+}
+
+/// What became of a wish that somebody let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The entry is there, and whoever has it will learn of the wish.
+    Told,
+    /// There is no such entry.
+    NotThere,
+}
+
+/// What a store says of an entry by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// It is no longer in its line.
+    Gone(EntryId),
+    /// Its holder has been asked to let go.
+    YieldAsked(EntryId),
 }
 
 /// What became of a note.
@@ -312,4 +343,6 @@ pub struct EntryView {
     pub age: Duration,
     /// How long its lease lives unless renewed.
     pub lease_left: Duration,
+    /// Whether it has been asked to let go.
+    pub yield_asked: bool,
 }

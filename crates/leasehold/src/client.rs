@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, Capabilities, KeyView, Lease, Note, Place, Query, Terms};
+use crate::backend::{Backend, Capabilities, KeyView, Lease, Note, Notice, Place, Query, Terms};
 use crate::chance::Chance;
 use crate::claim::Claim;
 use crate::clock::{Moment, Timer};
@@ -52,7 +52,9 @@ impl Client {
         let (keeper, stop_keeper) = (Keeper::new(), Arc::new(Notify::new()));
         let keeping = {
             let (backend, clock, stop) = (backend.clone(), clock.clone(), stop_keeper.clone());
-            keeper.clone().run(backend, clock, chance.clone(), async move { stop.notified().await })
+            // Followed before the first lock can be taken, so that none is noticed by nobody.
+            let notices = backend.notices();
+            keeper.clone().run(backend, notices, clock, chance.clone(), async move { stop.notified().await })
         };
         let departing = departures.run(backend.clone(), clock, attempt_limit);
         driver.run(Box::pin(async {
@@ -160,6 +162,10 @@ impl Client {
     /// Stops renewing; the entry itself stays where it is.
     pub(crate) fn forget(&self, hold: &Hold) {
         self.keeper.forget(hold);
+    }
+
+    pub(crate) fn hear(&self, notice: Notice) {
+        self.keeper.hear(notice);
     }
 
     pub(crate) fn kept(&self) -> usize {

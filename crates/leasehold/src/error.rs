@@ -36,6 +36,8 @@ pub enum ErrorKind {
     TooLate,
     /// The store could not be reached or did not answer in time.
     Unreachable,
+    /// The store is there but cannot be used as it is: full, read-only, damaged, or of a newer version.
+    Unusable,
     /// The store answered something that makes no sense here.
     Protocol,
     /// The name of a lock is empty or too long.

@@ -80,6 +80,26 @@ impl Held {
         .await
     }
 
+    /// Whether somebody has [asked](crate::Locks::ask_to_yield) for it to be let go.
+    pub fn yield_asked(&self) -> bool {
+        self.hold.yield_asked()
+    }
+
+    /// Resolves when somebody asks for it to be let go. It is up to the holder to do so, and when.
+    ///
+    /// ```
+    /// # leasehold::doc_test(async |locks| {
+    /// let guard = locks.mutex("billing/close")?.lock().await?;
+    /// # let holder = locks.inspect("billing/close").await?.unwrap().holders.remove(0);
+    /// # locks.ask_to_yield(&holder).await?;
+    /// guard.yield_requested().await;
+    /// guard.release().await?;
+    /// # Ok(()) });
+    /// ```
+    pub async fn yield_requested(&self) {
+        self.hold.yield_requested().await;
+    }
+
     /// Runs `work` while it is held, and drops `work` unfinished if it is lost first.
     ///
     /// ```

@@ -1,6 +1,6 @@
 //! Who holds and who waits, as the store sees it, and how to take an entry out of its line.
 
-use crate::backend::{Departure, EntryView, KeyView, Page, Query};
+use crate::backend::{Asked, Departure, EntryView, KeyView, Notice, Page, Query};
 use crate::error::Result;
 use crate::key::Key;
 use crate::locks::Locks;
@@ -47,12 +47,24 @@ impl Locks {
         self.client.look_at(&self.client.key(name)?).await
     }
 
-    /// Takes somebody else's entry out of its line. A holder learns of it at its next renewal, if not sooner; a waiter
-    /// that is alive lines up again at the end.
+    /// Takes somebody else's entry out of its line. A holder learns of it at once where the store can tell it, at
+    /// its next renewal at the latest; a waiter that is alive lines up again at the end.
     ///
     /// It names an entry, never just a key, so that it cannot hit whoever came after the one you meant.
     pub async fn evict(&self, entry: &EntryView) -> Result<Departure> {
         tracing::info!(target: "leasehold", key = %entry.place.key, entry = %entry.place.entry, "evicting");
-        self.client.ask("evicting", &entry.place.key, self.client.backend.leave(&entry.place)).await
+        let departure = self.client.ask("evicting", &entry.place.key, self.client.backend.leave(&entry.place)).await?;
+        // Stores tell other clients; if it was one of our own, nobody has to.
+        self.client.hear(Notice::Gone(entry.place.entry));
+        Ok(departure)
+    }
+
+    /// Asks whoever has that entry to let go of it. It is told at once where the store can, with its next renewal at the
+    /// latest, and decides for itself: see [`yield_requested`](crate::Held::yield_requested).
+    pub async fn ask_to_yield(&self, entry: &EntryView) -> Result<Asked> {
+        let asking = self.client.backend.ask_to_yield(&entry.place);
+        let asked = self.client.ask("asking for", &entry.place.key, asking).await?;
+        self.client.hear(Notice::YieldAsked(entry.place.entry));
+        Ok(asked)
     }
 }

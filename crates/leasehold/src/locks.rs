@@ -43,6 +43,8 @@ pub struct Locks {
 /// |---|---|
 /// | `memory:` | this process's memory, reached through these locks only |
 /// | `memory:NAME` | this process's memory, shared by all who use that name |
+/// | `sqlite:` | a file of this user's, `$XDG_STATE_HOME/leasehold/leasehold.db` (feature `sqlite`) |
+/// | `sqlite:PATH` | that file, shared by all processes of this machine that may write it (feature `sqlite`) |
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::builder(url).connect().await
 }
@@ -215,16 +217,16 @@ impl Builder {
             let long = format!("has {} bytes, and {NOTE_BYTES_MAX} is the most", self.label.len());
             return Err(Error::option("label", long));
         }
-        let backend = match self.store {
-            Store::Backend(backend) => backend,
-            Store::Url(url) => open(&url)?,
-        };
         if ttl < deadline::TTL_COMFORTABLE {
             tracing::warn!(target: "leasehold", ?ttl, "a TTL this short is lost to a pause of a few seconds");
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into();
         let note = Note { owner: self.label.into(), host, pid: std::process::id(), value: None };
         let driver = Driver::start(self.clock)?;
+        let backend = match self.store {
+            Store::Backend(backend) => backend,
+            Store::Url(url) => driver.open(async move { open(&url) }).await?,
+        };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
     }
 }
@@ -238,13 +240,21 @@ fn scheme(url: &str) -> Option<&str> {
 }
 
 fn open(url: &str) -> Result<Arc<dyn Backend>> {
-    match (scheme(url), url.split_once(':')) {
-        (Some("memory"), Some((_, ""))) => Ok(Arc::new(Memory::new())),
-        (Some("memory"), Some((_, name))) => Ok(Arc::new(Memory::named(name))),
-        (Some(scheme), _) => Err(Error::new(
+    let Some(scheme) = scheme(url) else {
+        return Err(Error::option("url", "has no scheme; write \"memory:\" or \"sqlite:/path/to/file.db\""));
+    };
+    match (scheme, &url[scheme.len() + 1..]) {
+        ("memory", "") => Ok(Arc::new(Memory::new())),
+        ("memory", name) => Ok(Arc::new(Memory::named(name))),
+        #[cfg(feature = "sqlite")]
+        ("sqlite", path) => Ok(Arc::new(crate::backend::sqlite::Sqlite::open_named(path)?)),
+        #[cfg(not(feature = "sqlite"))]
+        ("sqlite", _) => {
+            Err(Error::new(ErrorKind::Unsupported, "this program was built without the feature \"sqlite\""))
+        }
+        _ => Err(Error::new(
             ErrorKind::Unsupported,
-            format!("no store is known by the scheme \"{scheme}:\"; there is \"memory:\""),
+            format!("no store is known by the scheme \"{scheme}:\"; there are \"memory:\" and \"sqlite:\""),
         )),
-        (None, _) => Err(Error::option("url", "has no scheme; write \"memory:\" or \"memory:NAME\"")),
     }
 }

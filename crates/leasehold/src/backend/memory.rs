@@ -14,8 +14,8 @@ use futures_util::stream;
 use tokio::sync::broadcast;
 
 use crate::backend::{
-    Annotation, Backend, Capabilities, Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Page, Patience,
-    Place, Query, Renewal, Request, Standing, Version,
+    Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Notice,
+    Page, Patience, Place, Query, Renewal, Request, Standing, Version,
 };
 use crate::claim::{Capacity, Claim};
 use crate::clock::{Clock, Moment};
@@ -31,10 +31,14 @@ const LINE_MAX: usize = 100_000;
 /// How many changes of a watched key a slow watcher may fall behind before it has to look anew.
 const WATCH_BACKLOG: usize = 1024;
 
-/// Lines kept in this process's memory. Copies share them.
-#[derive(Clone)]
+/// How many notices a client may fall behind before it misses some.
+const NOTICE_BACKLOG: usize = 1024;
+
+/// Lines kept in this process's memory. Copies share them, and count as clients of their own.
 pub struct Memory {
     shared: Arc<Shared>,
+    /// Tells whose entry an entry is.
+    client: u64,
 }
 
 struct Shared {
@@ -42,6 +46,7 @@ struct Shared {
     name: String,
     clock: Clock,
     last_ticket: Arc<AtomicU64>,
+    notices: broadcast::Sender<Notice>,
     state: Mutex<State>,
 }
 
@@ -63,11 +68,13 @@ struct Line {
 
 struct Entry {
     id: EntryId,
+    client: u64,
     ticket: Ticket,
     claim: Claim,
     note: Note,
     entered_at: Moment,
     expires_at: Moment,
+    yield_asked: bool,
     /// Grows with every change of this entry's standing.
     version: u64,
     /// Whoever waits for the next such change.
@@ -77,6 +84,8 @@ struct Entry {
 /// The last ticket of all stores that have a name. Such a store goes when nobody has it and comes back under its name;
 /// its tokens must not begin anew with it, since a gate may have outlived it.
 static LAST_NAMED_TICKET: LazyLock<Arc<AtomicU64>> = LazyLock::new(Default::default);
+
+static CLIENTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 static NAMED: LazyLock<std::sync::Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Default::default);
 
@@ -96,7 +105,7 @@ impl Memory {
         let mut named = NAMED.lock().expect("no panic under this lock");
         named.retain(|_, store| store.strong_count() > 0);
         if let Some(shared) = named.get(name).and_then(Weak::upgrade) {
-            return Self { shared };
+            return Self::client_of(shared);
         }
         let made = Self::made(name.into(), Clock::boot(), LAST_NAMED_TICKET.clone());
         named.insert(name.into(), Arc::downgrade(&made.shared));
@@ -104,7 +113,13 @@ impl Memory {
     }
 
     fn made(name: String, clock: Clock, last_ticket: Arc<AtomicU64>) -> Self {
-        Self { shared: Arc::new(Shared { name, clock, last_ticket, state: Mutex::default() }) }
+        let notices = broadcast::channel(NOTICE_BACKLOG).0;
+        Self::client_of(Arc::new(Shared { name, clock, last_ticket, notices, state: Mutex::default() }))
+    }
+
+    fn client_of(shared: Arc<Shared>) -> Self {
+        let client = CLIENTS.fetch_add(1, Relaxed);
+        Self { shared, client }
     }
 
     /// Runs `work` on the state as it is now, with the expired entries of that key gone.
@@ -145,8 +160,19 @@ impl Memory {
                 let ticket = Ticket(self.shared.last_ticket.fetch_add(1, Relaxed) + 1);
                 let expires_at = now; // until the terms are applied below
                 let (id, note) = (place.entry, note.clone());
-                let entry =
-                    Entry { id, ticket, claim: *claim, note, entered_at: now, expires_at, version: 0, waker: None };
+                let (claim, entered_at) = (*claim, now);
+                let entry = Entry {
+                    id,
+                    client: self.client,
+                    ticket,
+                    claim,
+                    note,
+                    entered_at,
+                    expires_at,
+                    yield_asked: false,
+                    version: 0,
+                    waker: None,
+                };
                 state.join(&place.key, entry);
             }
             let line = state.lines.get_mut(&place.key).expect("it was joined just now if it was not there");
@@ -173,6 +199,9 @@ impl Memory {
     fn leave_now(&self, place: &Place) -> Departure {
         self.at(&place.key, |state, now| {
             let Some((line, at)) = state.find(place) else { return Departure::WasGone };
+            if line.entries[at].client != self.client {
+                let _ = self.shared.notices.send(Notice::Gone(place.entry));
+            }
             let departure = if at < line.holders { Departure::WasHolding } else { Departure::WasWaiting };
             state.change(&place.key, now, |line| {
                 line.entries.remove(at).wake();
@@ -187,9 +216,20 @@ impl Memory {
         self.at(&place.key, |state, now| match state.find(place) {
             Some((line, at)) => {
                 line.extend(at, now.after(lease.ttl));
-                Renewal::Renewed { ttl: lease.ttl }
+                Renewal::Renewed { ttl: lease.ttl, yield_asked: line.entries[at].yield_asked }
             }
             None => Renewal::Lost,
+        })
+    }
+
+    fn ask_to_yield_now(&self, place: &Place) -> Asked {
+        self.at(&place.key, |state, _| match state.find(place) {
+            Some((line, at)) => {
+                line.entries[at].yield_asked = true;
+                let _ = self.shared.notices.send(Notice::YieldAsked(place.entry));
+                Asked::Told
+            }
+            None => Asked::NotThere,
         })
     }
 
@@ -354,6 +394,7 @@ impl Line {
             note: entry.note.clone(),
             age: entry.entered_at.until(now),
             lease_left: now.until(entry.expires_at),
+            yield_asked: entry.yield_asked,
         };
         self.entries.iter().enumerate().skip(range.start).take(range.len()).map(view).collect()
     }
@@ -391,6 +432,24 @@ impl Backend for Memory {
 
     fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {
         at_first_poll(|| Ok(leases.iter().map(|lease| self.renew_now(lease)).collect()))
+    }
+
+    fn ask_to_yield<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Asked>> {
+        at_first_poll(|| Ok(self.ask_to_yield_now(place)))
+    }
+
+    fn notices(&self) -> BoxStream<'static, Notice> {
+        // Every client hears of every entry, and picks out its own. One that falls behind misses some: renewals tell.
+        let notices = self.shared.notices.subscribe();
+        Box::pin(stream::unfold(notices, async |mut notices| {
+            loop {
+                match notices.recv().await {
+                    Ok(notice) => return Some((notice, notices)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        }))
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {
@@ -434,6 +493,12 @@ fn gone() -> Standing {
 /// Nothing happens before the future is polled, so that one dropped unpolled had no effect.
 fn at_first_poll<'a, T>(work: impl FnOnce() -> T + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(async { work() })
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self::client_of(self.shared.clone())
+    }
 }
 
 impl Default for Memory {

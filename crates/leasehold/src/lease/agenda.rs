@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::backend::Renewal;
+use crate::backend::{Notice, Renewal};
 use crate::clock::Moment;
 use crate::lease::deadline;
 use crate::lease::hold::{Hold, Loss, State};
@@ -108,8 +108,11 @@ impl Agenda {
         };
         kept.under_way = false;
         let due = match renewal {
-            Renewal::Renewed { ttl } => {
+            Renewal::Renewed { ttl, yield_asked } => {
                 kept.failures = 0;
+                if *yield_asked {
+                    hold.ask_to_yield();
+                }
                 let due = sent_at.after(deadline::renew_every(*ttl).mul_f64(jitter));
                 hold.extend(now, deadline::believe_until(sent_at, *ttl)).then_some(due)
             }
@@ -126,6 +129,22 @@ impl Agenda {
         match due {
             Some(due) => self.place(kept, due),
             None => hold.seat.number.store(0, Relaxed),
+        }
+    }
+
+    /// The store says something of an entry that nobody asked about. Rare enough to look for it among all.
+    pub(crate) fn hear(&mut self, notice: Notice) {
+        let (Notice::Gone(entry) | Notice::YieldAsked(entry)) = notice;
+        let Some(hold) = self.seats.values().map(|kept| &kept.hold).find(|hold| hold.place.entry == entry).cloned()
+        else {
+            return; // not ours, or left meanwhile
+        };
+        match notice {
+            Notice::YieldAsked(_) => hold.ask_to_yield(),
+            Notice::Gone(_) => {
+                hold.lose(Loss::Gone);
+                self.unseat(&hold);
+            }
         }
     }
 

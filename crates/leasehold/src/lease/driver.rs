@@ -47,6 +47,17 @@ impl Driver {
         }
     }
 
+    /// Opens something on this runtime, so that whatever it spawns goes on here when the caller's runtime is blocked.
+    pub(crate) async fn open<T: Send + 'static>(
+        &self,
+        opening: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let opened = self.handle.spawn(opening).await;
+        opened.unwrap_or_else(|failed| {
+            Err(Error::new(ErrorKind::Protocol, "opening the store panicked").caused_by(failed))
+        })
+    }
+
     /// Runs the work to its end; the thread ends with it.
     pub(crate) fn run(self, work: BoxFuture<'static, ()>) {
         match self.thread {

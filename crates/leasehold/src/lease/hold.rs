@@ -1,6 +1,7 @@
 //! What is believed of one entry: held, suspect, or over. Over is final.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ pub(crate) struct Hold {
     word: AtomicU64,
     /// In nanoseconds: what the next renewal asks for.
     ttl: AtomicU64,
+    yield_asked: AtomicBool,
     /// Where it stands in the agenda; changed only under the agenda's lock.
     pub(crate) seat: Seat,
     changed: Notify,
@@ -96,6 +98,7 @@ impl Hold {
             place,
             word: AtomicU64::new(deadline.as_nanos() << 1),
             ttl: AtomicU64::new(nanos(ttl)),
+            yield_asked: AtomicBool::new(false),
             seat: Seat::default(),
             changed: Notify::new(),
         }
@@ -171,6 +174,28 @@ impl Hold {
             let changed = self.changed.notified();
             if let Some(loss) = loss_of(self.word.load(Acquire)) {
                 return loss;
+            }
+            changed.await;
+        }
+    }
+
+    /// Somebody wants it. It is up to the holder what to do about that.
+    pub(crate) fn ask_to_yield(&self) {
+        if !self.yield_asked.swap(true, AcqRel) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn yield_asked(&self) -> bool {
+        self.yield_asked.load(Acquire)
+    }
+
+    /// Resolves once its holder has been asked to let go.
+    pub(crate) async fn yield_requested(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.yield_asked() {
+                return;
             }
             changed.await;
         }

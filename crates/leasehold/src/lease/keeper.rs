@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::backend::{Backend, Lease, LeaseId, Renewal};
+use crate::backend::{Backend, Lease, LeaseId, Notice, Renewal};
 use crate::chance::Chance;
 use crate::clock::{Alarm, Clock, Moment, Timer};
 use crate::error::{Error, ErrorKind};
@@ -55,6 +57,12 @@ impl Keeper {
         locked(&self.shared.agenda).unseat(hold);
     }
 
+    /// Takes note of what the store says of an entry by itself.
+    pub(crate) fn hear(&self, notice: Notice) {
+        tracing::debug!(target: "leasehold::keeper", ?notice, "the store says");
+        locked(&self.shared.agenda).hear(notice);
+    }
+
     /// How many leases are being kept.
     pub(crate) fn kept(&self) -> usize {
         locked(&self.shared.agenda).len()
@@ -64,6 +72,7 @@ impl Keeper {
     pub(crate) async fn run(
         self,
         backend: Arc<dyn Backend>,
+        notices: BoxStream<'static, Notice>,
         clock: Clock,
         chance: Arc<Chance>,
         stop: impl Future<Output = ()>,
@@ -72,6 +81,7 @@ impl Keeper {
         let alarm = Alarm::new(clock.clone());
         let timer = Timer::on_callers_runtime(clock.clone());
         let mut batches = Batches::default();
+        let mut notices = notices.fuse();
         let mut wall_lead = clock.wall_lead();
         let mut stop = pin!(stop);
         loop {
@@ -104,6 +114,9 @@ impl Keeper {
                     if let Poll::Ready(Some(answer)) = batches.0.poll_join_next(cx) {
                         return Poll::Ready(Event::Answer(answer));
                     }
+                    if let Poll::Ready(Some(notice)) = notices.poll_next_unpin(cx) {
+                        return Poll::Ready(Event::Notice(notice));
+                    }
                     if wake.as_mut().poll(cx).is_ready() || alarm.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(Event::Look);
                     }
@@ -114,6 +127,7 @@ impl Keeper {
             match event {
                 Event::Stop => return,
                 Event::Look => {}
+                Event::Notice(notice) => self.hear(notice),
                 Event::Answer(answer) => self.settle(clock.now(), answer),
             }
         }
@@ -142,6 +156,7 @@ impl Keeper {
 enum Event {
     Stop,
     Look,
+    Notice(Notice),
     Answer(Result<Answered, JoinError>),
 }
 

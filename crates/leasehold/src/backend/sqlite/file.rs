@@ -1,0 +1,206 @@
+//! The file itself: where it may be, who may have it, and one transaction at a time on it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, mpsc};
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::{FlockOperation, flock, statfs};
+use tokio::sync::oneshot;
+
+use crate::error::{Error, ErrorKind, Result};
+
+use super::{fault, schema};
+
+/// How large the log may grow before it is folded back into the file, in pages of 4 KiB.
+const LOG_PAGES: u32 = 4000;
+
+/// A transaction's work, to be done by whoever gets to the file first.
+type Job = Box<dyn FnOnce(&mut Desk) + Send>;
+
+/// The file, open. Copies share it.
+#[derive(Clone)]
+pub(super) struct LockFile {
+    /// For work that finds the file free, done by whoever asks: a few microseconds, and no other thread has to wake.
+    quick: Arc<Mutex<Desk>>,
+    /// For work that must wait for another process, done by a thread that may block.
+    patient: mpsc::Sender<Job>,
+}
+
+/// A connection, and the door through which one writer enters at a time.
+///
+/// SQLite's own lock makes the second writer poll. The door is a lock of the kernel's, which wakes exactly the next one.
+pub(super) struct Desk {
+    connection: Connection,
+    door: File,
+    log: PathBuf,
+}
+
+impl LockFile {
+    /// Opens the file, and makes it if it is not there.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        create(path)?;
+        refuse_network(path)?;
+        let mut quick = Desk::open(path)?;
+        quick.prepare()?;
+        let mut patient = Desk::open(path)?;
+        let (jobs, queue) = mpsc::channel::<Job>();
+        std::thread::Builder::new()
+            .name("leasehold-file".into())
+            .spawn(move || queue.into_iter().for_each(|job| job(&mut patient)))
+            .map_err(|cause| unusable("the operating system refused a thread for the file").caused_by(cause))?;
+        Ok(Self { quick: Arc::new(Mutex::new(quick)), patient: jobs })
+    }
+
+    /// Does the work in one write transaction. Once begun it is done to its end, also if nobody waits for it any more.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<(T, bool)> + Send + 'static,
+        then: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<T> {
+        let work = match self.quick.try_lock() {
+            Ok(mut desk) => match desk.try_door() {
+                true => return desk.transact(work, then),
+                false => work,
+            },
+            Err(_) => work,
+        };
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(move |desk: &mut Desk| {
+            desk.wait_at_door();
+            let _ = answer.send(desk.transact(work, then));
+        });
+        let closed = || unusable("the file's thread has ended");
+        self.patient.send(job).map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
+    }
+}
+
+impl Desk {
+    fn open(path: &Path) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(path, flags & !OpenFlags::SQLITE_OPEN_URI).map_err(fault)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(fault)?;
+        // What must survive a power cut is synced by hand, in `transact`.
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(fault)?;
+        connection.busy_timeout(std::time::Duration::from_secs(2)).map_err(fault)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let door = beside(path, "-door");
+        let mode = fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o666);
+        let door = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(mode)
+            .open(&door)
+            .map_err(|cause| unusable(format!("cannot open {}", door.display())).caused_by(cause))?;
+        Ok(Self { connection, door, log: beside(path, "-wal") })
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_err(|cause| unusable("cannot tell one boot of this machine from another").caused_by(cause))?;
+        self.wait_at_door();
+        let prepared = schema::prepare(&mut self.connection, boot.trim()).and_then(|()| self.sync());
+        self.leave_door();
+        prepared
+    }
+
+    fn try_door(&self) -> bool {
+        flock(&self.door, FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+
+    fn wait_at_door(&self) {
+        while let Err(rustix::io::Errno::INTR) = flock(&self.door, FlockOperation::LockExclusive) {}
+    }
+
+    fn leave_door(&self) {
+        let _ = flock(&self.door, FlockOperation::Unlock);
+    }
+
+    /// Through the door already: begins, works, commits, lets the next one in, and then tells whoever is to be told.
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<(T, bool)>,
+        then: impl FnOnce(&T),
+    ) -> Result<T> {
+        let done =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault).and_then(|tx| {
+                let done = work(&tx)?;
+                tx.commit().map_err(|error| fault(error).with_unknown_fate())?;
+                Ok(done)
+            });
+        let done = done.and_then(|(output, sync)| if sync { self.sync().map(|()| output) } else { Ok(output) });
+        self.leave_door();
+        done.inspect(then)
+    }
+
+    /// Waits until the disk has everything that was committed so far.
+    fn sync(&self) -> Result<()> {
+        // The log's own descriptor: closing one of the file itself would drop the locks that SQLite has on it.
+        match File::open(&self.log).and_then(|log| log.sync_data()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(unusable("the disk did not take the log").caused_by(error).with_unknown_fate())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+fn unusable(why: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unusable, why)
+}
+
+/// Makes an empty file, private to its owner. One that is there is not touched, not even opened: closing a descriptor of
+/// a file drops the locks that SQLite has on it in the same process.
+fn create(path: &Path) -> Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|cause| unusable(format!("cannot make the folder {}", folder.display())).caused_by(cause))?;
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(cause) => Err(unusable(format!("cannot make the file {}", path.display())).caused_by(cause)),
+    }
+}
+
+/// Kinds of network file system, by their magic numbers in `statfs(2)`. The log needs memory that all processes share,
+/// and the kernel's locks must mean something: neither is so across machines.
+const NETWORK: [(u32, &str); 10] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0102_1997, "9p"),
+    (0x00c3_6400, "Ceph"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x5346_414f, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x6573_5546, "FUSE"),
+];
+
+fn refuse_network(path: &Path) -> Result<()> {
+    let kind = statfs(path)
+        .map_err(|cause| unusable(format!("cannot tell where {} is", path.display())).caused_by(cause))?
+        .f_type as u32;
+    match NETWORK.iter().find(|(magic, _)| *magic == kind) {
+        Some((_, name)) => Err(unusable(format!(
+            "{} is on a {name} file system, where a lock of this kind does not hold: name a file on a local disk",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,514 @@
+//! Lines as rows: what one write transaction does to them, by the rule.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, Params, Row, Transaction, params};
+
+use crate::backend::{
+    Annotation, Asked, Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Page, Patience, Place, Query,
+    Renewal, Request, Standing, Version,
+};
+use crate::claim::{Capacity, Claim};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fence::{FencingToken, Ticket};
+use crate::key::{Key, Namespace};
+use crate::queue;
+
+use super::pulse::News;
+use super::{fault, protocol, schema};
+
+/// How many states of a watched key are kept for those who follow it.
+const SIGHTINGS_KEPT: i64 = 1024;
+
+/// The most entries in one line, so that a caller gone wild fills its own line and not the disk.
+const LINE_MAX: u32 = 100_000;
+
+/// What an entry is read as.
+const COLUMNS: &str = "ticket, entry, weight, capacity, owner, host, pid, value, entered_at, expires_at, yield_asked";
+
+/// One transaction on the lines, with what has to follow once it is committed.
+pub(super) struct Lines<'a> {
+    tx: &'a Transaction<'a>,
+    now: Moment,
+    /// Asks the kernel whether a client is still there.
+    is_alive: &'a dyn Fn(&str) -> bool,
+    pub(super) effects: Effects,
+}
+
+/// What must happen after the commit.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    /// Which client to tell what.
+    pub(super) told: Vec<(String, News)>,
+    /// Whether the file must reach the disk before anybody is told anything.
+    pub(super) sync: bool,
+}
+
+/// An entry as far as the rule and its consequences need it.
+#[derive(Clone, Debug)]
+struct Seat {
+    ticket: Ticket,
+    entry: EntryId,
+    client: String,
+    expires_at: Moment,
+}
+
+impl<'a> Lines<'a> {
+    /// Begins by taking out what has expired anywhere, so that everything after it sees only the living.
+    pub(super) fn begin(tx: &'a Transaction<'a>, now: Moment, is_alive: &'a dyn Fn(&str) -> bool) -> Result<Self> {
+        let mut lines = Self { tx, now, is_alive, effects: Effects::default() };
+        let expired = lines.keys("SELECT DISTINCT namespace, name FROM entry WHERE expires_at <= ?1", [nanos(now)])?;
+        for key in expired {
+            lines.change(&key, |lines| {
+                lines.execute(
+                    "DELETE FROM entry WHERE namespace = ?1 AND name = ?2 AND expires_at <= ?3",
+                    params![key.namespace().as_str(), key.name(), nanos(now)],
+                )
+            })?;
+        }
+        Ok(lines)
+    }
+
+    /// The standing, and the clients that hold the key if it is not ours.
+    pub(super) fn enter(&mut self, request: &Request, client: &str) -> Result<(Standing, Vec<String>)> {
+        let Request { place, claim, patience, terms, note, returns } = request;
+        let key = &place.key;
+        let ticket = match self.ticket_of(place.entry)? {
+            Some(ticket) => ticket,
+            None if *returns => return Ok((gone(), Vec::new())),
+            None => {
+                if let Some(capacity) = self.capacity(key)? {
+                    capacity.admits(*claim, key)?;
+                    if *patience == Patience::Refuse && !self.has_room_for(key, *claim)? {
+                        let recheck_in = queue::recheck_in(1, self.shortest_left(&self.holders(key)?));
+                        let standing = Standing::Refused { held_by: self.view(key)?.holders, recheck_in };
+                        return Ok((standing, Vec::new()));
+                    }
+                }
+                self.join(place, *claim, note, client)?
+            }
+        };
+        let seats = self.holders(key)?;
+        let holds = seats.iter().any(|seat| seat.ticket == ticket);
+        let ttl = if holds { terms.holding } else { terms.waiting };
+        self.extend(place.entry, ttl)?;
+        let lease = Lease { id: LeaseId::Entry(place.clone()), ttl };
+        if holds {
+            return Ok((Standing::Holding { ticket, token: token(*claim, ticket), lease }, Vec::new()));
+        }
+        let ahead = self.ahead_of(key, Some(ticket))?;
+        let recheck_in = queue::recheck_in(ahead, self.shortest_left(&seats));
+        let standing = Standing::Waiting { ahead: Some(ahead), lease: Some(lease), seen: Version(0), recheck_in };
+        Ok((standing, seats.into_iter().map(|seat| seat.client).collect()))
+    }
+
+    pub(super) fn leave(&mut self, place: &Place, by: &str) -> Result<Departure> {
+        let Some(ticket) = self.ticket_of(place.entry)? else { return Ok(Departure::WasGone) };
+        let owner = "SELECT client FROM entry WHERE entry = ?1";
+        let owner: Option<String> = self.one(owner, [place.entry.0.to_be_bytes()], |row| row.get(0))?;
+        self.effects.told.extend(owner.filter(|owner| owner != by).map(|owner| (owner, News::Gone(place.entry))));
+        let held = self.holders(&place.key)?.iter().any(|seat| seat.ticket == ticket);
+        self.change(&place.key, |lines| lines.delete(place.entry))?;
+        Ok(if held { Departure::WasHolding } else { Departure::WasWaiting })
+    }
+
+    pub(super) fn renew(&mut self, leases: &[Lease]) -> Result<Vec<Renewal>> {
+        let renew = |lease: &Lease| {
+            let LeaseId::Entry(place) = &lease.id;
+            let renewed = self.extend(place.entry, lease.ttl)?;
+            Ok(renewed.map_or(Renewal::Lost, |yield_asked| Renewal::Renewed { ttl: lease.ttl, yield_asked }))
+        };
+        leases.iter().map(renew).collect()
+    }
+
+    pub(super) fn ask_to_yield(&mut self, place: &Place) -> Result<Asked> {
+        let client: Option<String> = self.one(
+            "UPDATE entry SET yield_asked = 1 WHERE entry = ?1 RETURNING client",
+            [place.entry.0.to_be_bytes()],
+            |row| row.get(0),
+        )?;
+        let asked = if client.is_some() { Asked::Told } else { Asked::NotThere };
+        self.effects.told.extend(client.map(|client| (client, News::YieldAsked(place.entry))));
+        Ok(asked)
+    }
+
+    pub(super) fn annotate(&mut self, place: &Place, note: &Note) -> Result<Annotation> {
+        if !self.holders(&place.key)?.iter().any(|seat| seat.entry == place.entry) {
+            return Ok(Annotation::NotHolding);
+        }
+        self.execute(
+            "UPDATE entry SET value = ?2 WHERE entry = ?1",
+            params![place.entry.0.to_be_bytes(), note.value.as_deref()],
+        )?;
+        self.publish(&place.key)?;
+        Ok(Annotation::Written)
+    }
+
+    /// Takes out whatever a client has left behind that is gone.
+    pub(super) fn reap(&mut self, client: &str) -> Result<()> {
+        self.execute("DELETE FROM watcher WHERE client = ?1", [client])?;
+        for key in self.keys("SELECT DISTINCT namespace, name FROM entry WHERE client = ?1", [client])? {
+            self.change(&key, |lines| {
+                lines.execute(
+                    "DELETE FROM entry WHERE namespace = ?1 AND name = ?2 AND client = ?3",
+                    params![key.namespace().as_str(), key.name(), client],
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn inspect(&self, query: &Query) -> Result<Page<KeyView>> {
+        let keys = match &query.key {
+            Some(key) => vec![key.clone()],
+            None => self.keys(
+                "SELECT DISTINCT namespace, name FROM entry WHERE namespace = ?1 AND name > ?2 ORDER BY name LIMIT ?3",
+                params![
+                    query.namespace.as_str(),
+                    query.after.as_ref().map_or(&b""[..], Key::name),
+                    i64::try_from(query.keys_max.saturating_add(1)).unwrap_or(i64::MAX)
+                ],
+            )?,
+        };
+        let next = if keys.len() > query.keys_max { keys.get(query.keys_max.max(1) - 1).cloned() } else { None };
+        let views = keys.iter().take(query.keys_max).map(|key| self.view(key)).collect::<Result<Vec<_>>>()?;
+        Ok(Page { items: views.into_iter().filter(|view| view.capacity.is_some()).collect(), next })
+    }
+
+    pub(super) fn view(&self, key: &Key) -> Result<KeyView> {
+        let sql = format!("SELECT {COLUMNS} FROM entry WHERE namespace = ?1 AND name = ?2 ORDER BY ticket");
+        let mut holders =
+            self.rows(&sql, params![key.namespace().as_str(), key.name()], |row| entry_view(row, key, self.now))?;
+        let capacity = holders.first().map(|view| view.claim.capacity());
+        let weights = holders.iter().map(|view| view.claim.weight());
+        let held = capacity.map_or(0, |capacity| queue::holders(capacity, weights));
+        let mut waiters = holders.split_off(held);
+        waiters.iter_mut().for_each(|view| view.token = None);
+        Ok(KeyView { key: key.clone(), capacity, holders, waiters: Some(waiters) })
+    }
+
+    /// Follows a key from now on: its present state, and the version from which on changes are written down.
+    pub(super) fn follow(&mut self, key: &Key, client: &str) -> Result<(KeyView, i64)> {
+        self.execute(
+            "INSERT OR IGNORE INTO watcher (namespace, name, client) VALUES (?1, ?2, ?3)",
+            params![key.namespace().as_str(), key.name(), client],
+        )?;
+        Ok((self.view(key)?, self.last_sighting(key)?))
+    }
+
+    pub(super) fn unfollow(&mut self, key: &Key, client: &str) -> Result<()> {
+        self.execute(
+            "DELETE FROM watcher WHERE namespace = ?1 AND name = ?2 AND client = ?3",
+            params![key.namespace().as_str(), key.name(), client],
+        )
+    }
+
+    /// The states of a key that were written down after that version, oldest first.
+    pub(super) fn sightings(&self, key: &Key, after: i64) -> Result<(Vec<KeyView>, i64)> {
+        let sql = format!(
+            "SELECT {COLUMNS}, version FROM sighting
+             WHERE namespace = ?1 AND name = ?2 AND version > ?3 ORDER BY version, nth"
+        );
+        let mut last = after;
+        let mut views: Vec<KeyView> = Vec::new();
+        let rows = self.rows(&sql, params![key.namespace().as_str(), key.name(), after], |row| {
+            let version: i64 = row.get(11).map_err(fault)?;
+            let vacant = row.get::<_, Option<i64>>(0).map_err(fault)?.is_none();
+            let view = if vacant { None } else { Some(entry_view(row, key, self.now)?) };
+            Ok((version, view))
+        })?;
+        for (version, entry) in rows {
+            if version != last {
+                last = version;
+                let capacity = entry.as_ref().map(|entry| entry.claim.capacity());
+                views.push(KeyView { key: key.clone(), capacity, holders: Vec::new(), waiters: None });
+            }
+            if let (Some(view), Some(entry)) = (views.last_mut(), entry) {
+                view.holders.push(entry);
+            }
+        }
+        Ok((views, last))
+    }
+
+    fn join(&mut self, place: &Place, claim: Claim, note: &Note, client: &str) -> Result<Ticket> {
+        let key = &place.key;
+        if self.ahead_of(key, None)? >= LINE_MAX {
+            let full = format!("{LINE_MAX} entries are in line already");
+            return Err(Error::new(ErrorKind::Full, full).at(key));
+        }
+        let (number, sync) = schema::next_ticket(self.tx).map_err(fault)?;
+        self.effects.sync |= sync;
+        let (weight, capacity) = columns(claim);
+        self.execute(
+            "INSERT INTO entry (namespace, name, ticket, entry, client, weight, capacity, owner, host, pid, value,
+                entered_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12)",
+            params![
+                key.namespace().as_str(),
+                key.name(),
+                number,
+                place.entry.0.to_be_bytes(),
+                client,
+                weight,
+                capacity,
+                &*note.owner,
+                &*note.host,
+                note.pid,
+                note.value.as_deref(),
+                nanos(self.now)
+            ],
+        )?;
+        let ticket = ticket(number)?;
+        if self.holders(key)?.iter().any(|seat| seat.ticket == ticket) {
+            self.publish(key)?;
+        }
+        Ok(ticket)
+    }
+
+    /// Changes a line, then lets the rule say who holds, and notes whom to tell.
+    fn change(&mut self, key: &Key, change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let before = self.holders(key)?;
+        change(self)?;
+        loop {
+            let mut granted = self.holders(key)?;
+            granted.retain(|seat| before.iter().all(|held| held.ticket != seat.ticket));
+            // Nobody is handed a key who is not there to take it: the line would stand still until its lease ends.
+            if let Some(dead) = granted.iter().find(|seat| !(self.is_alive)(&seat.client)) {
+                self.delete(dead.entry)?;
+                continue;
+            }
+            let told = granted.into_iter().map(|seat| (seat.client, News::Granted(seat.entry, seat.ticket)));
+            self.effects.told.extend(told);
+            return self.publish(key);
+        }
+    }
+
+    /// Writes down who holds a key now, for those who follow it.
+    fn publish(&mut self, key: &Key) -> Result<()> {
+        let place = params![key.namespace().as_str(), key.name()];
+        let sql = "SELECT client FROM watcher WHERE namespace = ?1 AND name = ?2";
+        let followers: Vec<String> = self.rows(sql, place, |row| row.get(0).map_err(fault))?;
+        if followers.is_empty() {
+            return Ok(());
+        }
+        let version = self.last_sighting(key)? + 1;
+        let held = self.holders(key)?;
+        if held.is_empty() {
+            self.execute(
+                "INSERT INTO sighting (namespace, name, version, nth) VALUES (?1, ?2, ?3, 0)",
+                params![key.namespace().as_str(), key.name(), version],
+            )?;
+        }
+        for (nth, seat) in held.iter().enumerate() {
+            let sql = format!(
+                "INSERT INTO sighting (namespace, name, version, nth, {COLUMNS})
+                 SELECT namespace, name, ?2, ?3, {COLUMNS} FROM entry WHERE entry = ?1"
+            );
+            self.execute(&sql, params![seat.entry.0.to_be_bytes(), version, nth as i64])?;
+        }
+        self.execute(
+            "DELETE FROM sighting WHERE namespace = ?1 AND name = ?2 AND version <= ?3",
+            params![key.namespace().as_str(), key.name(), version - SIGHTINGS_KEPT],
+        )?;
+        self.effects.told.extend(followers.into_iter().map(|client| (client, News::Changed)));
+        Ok(())
+    }
+
+    /// The first entries of a line that hold it, by the rule. Reads one row more than there are holders.
+    fn holders(&self, key: &Key) -> Result<Vec<Seat>> {
+        let Some(capacity) = self.capacity(key)? else { return Ok(Vec::new()) };
+        let mut seats = Vec::new();
+        let held = self.by_rule(key, capacity, None, |seat| seats.push(seat))?;
+        seats.truncate(held);
+        Ok(seats)
+    }
+
+    fn has_room_for(&self, key: &Key, claim: Claim) -> Result<bool> {
+        let mut entries = 0;
+        let held = self.by_rule(key, claim.capacity(), Some(claim.weight()), |_| entries += 1)?;
+        Ok(held > entries)
+    }
+
+    /// How many of a line's entries, and of one more weight behind them, hold by the rule.
+    fn by_rule(&self, key: &Key, capacity: Capacity, more: Option<u32>, mut read: impl FnMut(Seat)) -> Result<usize> {
+        let mut statement = self
+            .tx
+            .prepare_cached(
+                "SELECT ticket, entry, client, expires_at, weight, capacity FROM entry
+                 WHERE namespace = ?1 AND name = ?2 ORDER BY ticket",
+            )
+            .map_err(fault)?;
+        let mut rows = statement.query(params![key.namespace().as_str(), key.name()]).map_err(fault)?;
+        let mut failed = None;
+        let weights =
+            std::iter::from_fn(|| match rows.next().map_err(fault).and_then(|row| row.map(seat).transpose()) {
+                Ok(row) => row.map(|(seat, weight)| {
+                    read(seat);
+                    weight
+                }),
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
+            });
+        let held = queue::holders(capacity, weights.chain(more));
+        failed.map_or(Ok(held), Err)
+    }
+
+    fn capacity(&self, key: &Key) -> Result<Option<Capacity>> {
+        let first = self.one(
+            "SELECT weight, capacity FROM entry WHERE namespace = ?1 AND name = ?2 ORDER BY ticket LIMIT 1",
+            params![key.namespace().as_str(), key.name()],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        first.map(|(weight, capacity)| Ok(claim(weight, capacity)?.capacity())).transpose()
+    }
+
+    fn ticket_of(&self, entry: EntryId) -> Result<Option<Ticket>> {
+        let number =
+            self.one("SELECT ticket FROM entry WHERE entry = ?1", [entry.0.to_be_bytes()], |row| row.get(0))?;
+        number.map(ticket).transpose()
+    }
+
+    fn ahead_of(&self, key: &Key, ticket: Option<Ticket>) -> Result<u32> {
+        let below = ticket.map_or(i64::MAX, |ticket| i64::try_from(ticket.0).unwrap_or(i64::MAX));
+        let count = self.one(
+            "SELECT count(*) FROM entry WHERE namespace = ?1 AND name = ?2 AND ticket < ?3",
+            params![key.namespace().as_str(), key.name(), below],
+            |row| row.get(0),
+        )?;
+        Ok(count.unwrap_or_default())
+    }
+
+    fn last_sighting(&self, key: &Key) -> Result<i64> {
+        let last = self.one(
+            "SELECT coalesce(max(version), 0) FROM sighting WHERE namespace = ?1 AND name = ?2",
+            params![key.namespace().as_str(), key.name()],
+            |row| row.get(0),
+        )?;
+        Ok(last.unwrap_or_default())
+    }
+
+    fn shortest_left(&self, seats: &[Seat]) -> Duration {
+        seats.iter().map(|seat| self.now.until(seat.expires_at)).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether its holder was asked to let go, or `None` if there is no such entry.
+    fn extend(&mut self, entry: EntryId, ttl: Duration) -> Result<Option<bool>> {
+        self.one(
+            "UPDATE entry SET expires_at = max(expires_at, ?2) WHERE entry = ?1 RETURNING yield_asked",
+            params![entry.0.to_be_bytes(), nanos(self.now.after(ttl))],
+            |row| row.get(0),
+        )
+    }
+
+    fn delete(&mut self, entry: EntryId) -> Result<()> {
+        self.execute("DELETE FROM entry WHERE entry = ?1", [entry.0.to_be_bytes()])
+    }
+
+    fn execute(&self, sql: &str, params: impl Params) -> Result<()> {
+        self.tx.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(fault)?;
+        Ok(())
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        self.tx
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row(params, read).optional())
+            .map_err(fault)
+    }
+
+    fn rows<T>(&self, sql: &str, params: impl Params, read: impl Fn(&Row<'_>) -> Result<T>) -> Result<Vec<T>> {
+        let mut statement = self.tx.prepare_cached(sql).map_err(fault)?;
+        let mut rows = statement.query(params).map_err(fault)?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next().map_err(fault)? {
+            all.push(read(row)?);
+        }
+        Ok(all)
+    }
+
+    fn keys(&self, sql: &str, params: impl Params) -> Result<Vec<Key>> {
+        self.rows(sql, params, |row| {
+            let (namespace, name): (String, Vec<u8>) = (row.get(0).map_err(fault)?, row.get(1).map_err(fault)?);
+            Key::new(&Namespace::new(&namespace)?, name)
+        })
+    }
+}
+
+/// The standing of an entry that was in line and is no longer.
+pub(super) fn gone() -> Standing {
+    Standing::Refused { held_by: Vec::new(), recheck_in: Duration::ZERO }
+}
+
+/// How a claim is written down: its weight and the capacity that it sees, both 0 for an exclusive one.
+fn columns(claim: Claim) -> (i64, i64) {
+    match claim {
+        Claim::Exclusive => (0, 0),
+        Claim::Shared => (1, 0),
+        Claim::Permits { count, of } => (count.get().into(), of.get().into()),
+    }
+}
+
+fn claim(weight: i64, capacity: i64) -> Result<Claim> {
+    let number = |value: i64| u32::try_from(value).ok().and_then(std::num::NonZeroU32::new);
+    match (weight, capacity, number(weight), number(capacity)) {
+        (0, 0, ..) => Ok(Claim::Exclusive),
+        (1, 0, ..) => Ok(Claim::Shared),
+        (.., Some(count), Some(of)) if count <= of => Ok(Claim::Permits { count, of }),
+        _ => Err(protocol(format!("an entry claims {weight} of {capacity}"))),
+    }
+}
+
+pub(super) fn token(claim: Claim, ticket: Ticket) -> Option<FencingToken> {
+    if claim.is_exclusive() { FencingToken::new(ticket.0) } else { None }
+}
+
+fn ticket(number: i64) -> Result<Ticket> {
+    u64::try_from(number).map(Ticket).map_err(|_| protocol(format!("a ticket of {number}")))
+}
+
+fn moment(nanos: i64) -> Moment {
+    Moment::from_nanos(u64::try_from(nanos).unwrap_or_default())
+}
+
+fn nanos(moment: Moment) -> i64 {
+    i64::try_from(moment.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A row of `ticket, entry, client, expires_at, weight, capacity`, and its weight to the rule.
+fn seat(row: &Row<'_>) -> Result<(Seat, u32)> {
+    let entry = EntryId(u128::from_be_bytes(row.get(1).map_err(fault)?));
+    let expires_at = moment(row.get(3).map_err(fault)?);
+    let claim = claim(row.get(4).map_err(fault)?, row.get(5).map_err(fault)?)?;
+    let (ticket, client) = (ticket(row.get(0).map_err(fault)?)?, row.get(2).map_err(fault)?);
+    Ok((Seat { ticket, entry, client, expires_at }, claim.weight()))
+}
+
+/// A row of [`COLUMNS`].
+fn entry_view(row: &Row<'_>, key: &Key, now: Moment) -> Result<EntryView> {
+    let text = |at: usize| row.get::<_, String>(at).map_err(fault);
+    let claim = claim(row.get(2).map_err(fault)?, row.get(3).map_err(fault)?)?;
+    let ticket = ticket(row.get(0).map_err(fault)?)?;
+    let value: Option<Vec<u8>> = row.get(7).map_err(fault)?;
+    Ok(EntryView {
+        place: Place { key: key.clone(), entry: EntryId(u128::from_be_bytes(row.get(1).map_err(fault)?)) },
+        claim,
+        ticket,
+        token: token(claim, ticket),
+        note: Note {
+            owner: text(4)?.into(),
+            host: text(5)?.into(),
+            pid: row.get(6).map_err(fault)?,
+            value: value.map(Into::into),
+        },
+        age: moment(row.get(8).map_err(fault)?).until(now),
+        lease_left: now.until(moment(row.get(9).map_err(fault)?)),
+        yield_asked: row.get(10).map_err(fault)?,
+    })
+}

@@ -1,0 +1,39 @@
+//! Installs what is missing, and says so. Where nothing is missing it changes nothing.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::{Result, sh};
+
+/// Installed where it is missing; one that is on the PATH is used as it is.
+const CARGO_DENY_VERSION: &str = "0.20.2";
+
+pub(crate) fn run() -> Result {
+    for component in ["rustfmt", "clippy"] {
+        let subcommand = component.trim_start_matches("rust");
+        if sh::succeeds(&mut sh::cargo(&format!("{subcommand} --version"))) {
+            continue;
+        }
+        sh::run(&mut sh::command("rustup", ["component", "add", component])).map_err(|failure| {
+            format!("{component} is missing: {failure}\ninstall the {component} that belongs to your Rust toolchain")
+        })?;
+    }
+    // Every platform's dependencies, not only this one's: cargo-deny looks at all of them, and does so offline.
+    sh::run(&mut sh::cargo("fetch --locked"))?;
+    if cargo_deny().is_none() {
+        // A debug build: it takes half as long, and looks at this workspace in seconds.
+        let install = format!("install cargo-deny --version {CARGO_DENY_VERSION} --locked --debug --root");
+        sh::run(sh::cargo(&install).arg(tools()))?;
+    }
+    Ok(())
+}
+
+/// The installed cargo-deny, if there is one.
+pub(crate) fn cargo_deny() -> Option<PathBuf> {
+    let ours = tools().join("bin/cargo-deny");
+    [PathBuf::from("cargo-deny"), ours].into_iter().find(|at| sh::succeeds(Command::new(at).arg("--version")))
+}
+
+fn tools() -> PathBuf {
+    sh::target_dir().join("tools")
+}

@@ -1,0 +1,39 @@
+//! Everything that must hold before a change is merged, in one command.
+
+use std::time::Duration;
+
+use crate::{Result, check, interleavings, mutants, setup, sh};
+
+/// More threads than cores: the cases in real time mostly sleep, and together take as long as the slowest.
+const TESTS: &str = "test --workspace --all-features --locked -- --test-threads=8";
+
+/// What is done, and what does it.
+type Step = (&'static str, fn() -> Result);
+
+const STEPS: [Step; 6] = [
+    ("set-up: what is missing", setup::run),
+    ("check: formatting, lints, dependencies, tidiness", check::run),
+    ("tests: unit, conformance, examples, documentation", || sh::run(&mut sh::cargo(TESTS))),
+    ("interleavings: thread schedules of the lease machinery", interleavings::run),
+    ("mutants: the tests notice broken code", || mutants::run(&[])),
+    ("docs: they build without a warning", build_docs),
+];
+
+pub(crate) fn run() -> Result {
+    let mut took: Vec<(&str, Duration)> = Vec::new();
+    for (nth, (step, work)) in STEPS.iter().enumerate() {
+        eprintln!("\n[{}/{}] {step}", nth + 1, STEPS.len());
+        let watch = sh::Stopwatch::start();
+        work().map_err(|failure| format!("step {} of {} ({step}) failed: {failure}", nth + 1, STEPS.len()))?;
+        took.push((step, watch.elapsed()));
+    }
+    eprintln!("\nall is well");
+    for (step, took) in took {
+        eprintln!("  {:>6.1} s  {step}", took.as_secs_f64());
+    }
+    Ok(())
+}
+
+fn build_docs() -> Result {
+    sh::run(sh::cargo("doc --workspace --no-deps --all-features --locked").env("RUSTDOCFLAGS", "-D warnings"))
+}
