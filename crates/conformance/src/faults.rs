@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::{pending, ready};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -210,6 +211,10 @@ impl Backend for Faulty {
         // Whatever the fault, a notice that does not arrive is not there.
         let arrives = move |_: &Notice| ready(!faults.with(|state| state.always.contains_key(&Verb::Notices)));
         Box::pin(self.store.notices().filter(arrives))
+    }
+
+    fn liveness(&self) -> Option<OwnedFd> {
+        self.store.liveness()
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {

@@ -148,6 +148,8 @@ macro_rules! conformance {
                 a_blocked_runtime_does_not_starve_renewal
                 a_released_lock_is_not_renewed_again
                 a_renewal_that_arrives_after_the_release_brings_nothing_back
+                a_renewal_counts_from_when_it_was_sent
+                a_renewal_does_not_bring_back_a_lease_that_is_over_on_the_store
             }
             $crate::for_each_case! { $fixture; loss:
                 a_lost_lock_is_never_held_again
@@ -160,6 +162,7 @@ macro_rules! conformance {
                 work_given_to_with_is_dropped_when_the_lock_is_lost
                 a_clock_that_jumped_past_the_deadline_is_a_loss_at_once
                 a_step_of_wall_time_is_a_doubt_until_the_store_confirms
+                work_that_ends_after_the_deadline_is_not_work_under_the_lock
             }
             $crate::for_each_case! { $fixture; tokens:
                 token_grows_across_release
@@ -191,6 +194,7 @@ macro_rules! conformance {
                 an_observer_sees_that_a_leader_died
                 an_observer_does_not_give_up_a_watch_that_works
                 an_observer_survives_a_broken_watch
+                an_observer_is_told_at_once_what_a_leader_proclaims
                 a_value_that_is_too_long_is_refused_and_nothing_is_stored
             }
             $crate::for_each_case! { $fixture; reentrant:

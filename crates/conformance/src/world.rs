@@ -112,6 +112,11 @@ impl World {
         self.fixture.time()
     }
 
+    /// The clock of this test's clients.
+    pub fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     /// The namespace of this test's clients, which nobody else uses.
     pub fn namespace(&self) -> &str {
         &self.namespace

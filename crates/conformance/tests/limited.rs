@@ -2,6 +2,7 @@
 //! and what it has must work all the same.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
@@ -49,6 +50,10 @@ impl Backend for Limited {
 
     fn notices(&self) -> BoxStream<'static, Notice> {
         self.0.notices()
+    }
+
+    fn liveness(&self) -> Option<OwnedFd> {
+        self.0.liveness()
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {

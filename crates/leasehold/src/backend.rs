@@ -9,6 +9,7 @@ pub mod memory;
 pub mod sqlite;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,10 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// What the store has to say of entries of this client that nobody asked about. A stream that says nothing is fine:
     /// renewals tell the same, later. It is followed from when the client starts until it ends.
     fn notices(&self) -> BoxStream<'static, Notice>;
+
+    /// What a child process has to inherit for this client to count as alive for as long as the child lives, even if we
+    /// die; `None` where only the lease counts. It is inheritable, so whoever starts a child meanwhile passes it on too.
+    fn liveness(&self) -> Option<OwnedFd>;
 
     /// Replaces the value beside our entry if we still hold it. Elections proclaim through this.
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>>;

@@ -1,10 +1,13 @@
 //! The front door: a store, and the locks on it.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::memory::Memory;
+#[cfg(feature = "sqlite")]
+use crate::backend::sqlite::Sqlite;
 use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
 use crate::claim::Claim;
 use crate::client::{Client, Settings};
@@ -100,6 +103,13 @@ impl Locks {
     /// How many leases are being renewed now, those of waiters included.
     pub fn leases_kept(&self) -> usize {
         self.client.kept()
+    }
+
+    /// What a child process has to inherit so that our locks are not handed over while it lives, should we die before it:
+    /// keep it open until the child has started. `None` on stores where only the lease counts. The lease still bounds it:
+    /// a child cannot renew.
+    pub fn liveness(&self) -> Option<OwnedFd> {
+        self.client.backend.liveness()
     }
 
     /// Takes no more locks, and waits until everything that was dropped or cancelled so far has left the store.
@@ -217,15 +227,22 @@ impl Builder {
             let long = format!("has {} bytes, and {NOTE_BYTES_MAX} is the most", self.label.len());
             return Err(Error::option("label", long));
         }
+        let store = match self.store {
+            Store::Backend(backend) => Address::Backend(backend),
+            Store::Url(url) => Address::parse(&url)?,
+        };
         if ttl < deadline::TTL_COMFORTABLE {
             tracing::warn!(target: "leasehold", ?ttl, "a TTL this short is lost to a pause of a few seconds");
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into();
         let note = Note { owner: self.label.into(), host, pid: std::process::id(), value: None };
         let driver = Driver::start(self.clock)?;
-        let backend = match self.store {
-            Store::Backend(backend) => backend,
-            Store::Url(url) => driver.open(async move { open(&url) }).await?,
+        let backend = match store {
+            Address::Backend(backend) => backend,
+            Address::Memory(name) if name.is_empty() => Arc::new(Memory::new()),
+            Address::Memory(name) => Arc::new(Memory::named(&name)),
+            #[cfg(feature = "sqlite")]
+            Address::Sqlite(path) => Arc::new(driver.open(async move { Sqlite::open_named(&path) }).await?),
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
     }
@@ -239,22 +256,29 @@ fn scheme(url: &str) -> Option<&str> {
     valid.then_some(scheme)
 }
 
-fn open(url: &str) -> Result<Arc<dyn Backend>> {
-    let Some(scheme) = scheme(url) else {
-        return Err(Error::option("url", "has no scheme; write \"memory:\" or \"sqlite:/path/to/file.db\""));
-    };
-    match (scheme, &url[scheme.len() + 1..]) {
-        ("memory", "") => Ok(Arc::new(Memory::new())),
-        ("memory", name) => Ok(Arc::new(Memory::named(name))),
-        #[cfg(feature = "sqlite")]
-        ("sqlite", path) => Ok(Arc::new(crate::backend::sqlite::Sqlite::open_named(path)?)),
-        #[cfg(not(feature = "sqlite"))]
-        ("sqlite", _) => {
-            Err(Error::new(ErrorKind::Unsupported, "this program was built without the feature \"sqlite\""))
+/// A store that can be opened, as far as its address goes.
+enum Address {
+    Backend(Arc<dyn Backend>),
+    Memory(String),
+    #[cfg(feature = "sqlite")]
+    Sqlite(String),
+}
+
+impl Address {
+    fn parse(url: &str) -> Result<Self> {
+        let Some(scheme) = scheme(url) else {
+            return Err(Error::option("url", "has no scheme; write \"memory:\" or \"sqlite:/path/to/file.db\""));
+        };
+        let unsupported = |why: String| Err(Error::new(ErrorKind::Unsupported, why));
+        match (scheme, url[scheme.len() + 1..].to_owned()) {
+            ("memory", name) => Ok(Self::Memory(name)),
+            #[cfg(feature = "sqlite")]
+            ("sqlite", path) => Ok(Self::Sqlite(path)),
+            #[cfg(not(feature = "sqlite"))]
+            ("sqlite", _) => unsupported("this program was built without the feature \"sqlite\"".into()),
+            _ => unsupported(format!(
+                "no store is known by the scheme \"{scheme}:\"; there are \"memory:\" and \"sqlite:\""
+            )),
         }
-        _ => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("no store is known by the scheme \"{scheme}:\"; there are \"memory:\" and \"sqlite:\""),
-        )),
     }
 }

@@ -308,3 +308,17 @@ pub async fn a_value_that_is_too_long_is_refused_and_nothing_is_stored(world: Wo
     assert_eq!(&*election.leader().await.unwrap().unwrap().value, longest);
     leadership.resign().await.unwrap();
 }
+
+pub async fn an_observer_is_told_at_once_what_a_leader_proclaims(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let Some(election) = office(&world, &client).await else { return };
+    let mut leaders = pin!(other.election(OFFICE).unwrap().observe());
+    assert_eq!(sight(&world, leaders.next()).await, None);
+    let mut leadership = election.campaign("a").await.unwrap();
+    assert_eq!(sight(&world, leaders.next()).await.as_deref(), Some("a"));
+    leadership.proclaim("b").await.unwrap();
+    let proclaimed_at = world.now();
+    assert_eq!(sight(&world, leaders.next()).await.as_deref(), Some("b"));
+    assert!(proclaimed_at.until(world.now()) <= world.slack(), "after {:?}", proclaimed_at.until(world.now()));
+    leadership.resign().await.unwrap();
+}

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold::backend::NOTE_BYTES_MAX;
-use leasehold::{
-    Builder, Error, ErrorKind, Fate, Key, Locks, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, Owner, connect,
-};
+use leasehold::{Builder, Error, ErrorKind, Fate, Key, Locks, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, Owner};
 
 use crate::{Verb, World};
 
@@ -150,10 +148,10 @@ pub async fn a_key_in_use_as_another_kind_is_refused_and_unharmed(world: World) 
     assert_nothing_stored(&client).await;
 }
 
-pub async fn an_unknown_url_is_refused_without_its_secret(_world: World) {
+pub async fn an_unknown_url_is_refused_without_its_secret(world: World) {
     for rest in [format!("//user:{SECRET}@db-1/0"), SECRET.to_owned(), format!("//db-1/0?password={SECRET}")] {
         let url = format!("nosuch:{rest}");
-        let error = connect(&url).await.unwrap_err();
+        let error = Locks::builder(&url).clock(world.clock()).connect().await.unwrap_err();
         assert_refused(&error, ErrorKind::Unsupported, "nosuch");
         for shown in [error.to_string(), format!("{error:?}"), format!("{:?}", Locks::builder(&url))] {
             assert!(!shown.contains(SECRET), "{shown}");
@@ -162,9 +160,9 @@ pub async fn an_unknown_url_is_refused_without_its_secret(_world: World) {
 }
 
 /// Somebody forgot the scheme, so what stands before the first colon, if there is one, may be anything.
-pub async fn a_url_without_a_scheme_does_not_show_what_stands_in_its_place(_world: World) {
+pub async fn a_url_without_a_scheme_does_not_show_what_stands_in_its_place(world: World) {
     for url in ["hunter2", "//hunter2@db-1", "hunter2@db-1:6379", "redis//user-hunter2:x@db-1", "/hunter2/db:1"] {
-        let error = connect(url).await.unwrap_err();
+        let error = Locks::builder(url).clock(world.clock()).connect().await.unwrap_err();
         assert!([ErrorKind::Unsupported, ErrorKind::InvalidOption].contains(&error.kind()), "{error}");
         for shown in [error.to_string(), format!("{error:?}"), format!("{:?}", Locks::builder(url))] {
             assert!(!shown.contains(SECRET), "{shown}");

@@ -211,3 +211,11 @@ pub async fn a_step_of_wall_time_is_a_doubt_until_the_store_confirms(world: Worl
     first.release().await.unwrap();
     second.release().await.unwrap();
 }
+
+/// It blocked its thread, so nothing could stop it; but what it came to was not come to under the lock.
+pub async fn work_that_ends_after_the_deadline_is_not_work_under_the_lock(world: World) {
+    let (client, clock) = world.client_on_moved_clock().await;
+    let guard = client.mutex("blocking").unwrap().lock().await.unwrap();
+    let outlived = guard.run(async { clock.jump(world.ttl()) }).await;
+    assert_eq!(outlived.unwrap_err().kind(), ErrorKind::Lost);
+}

@@ -185,3 +185,31 @@ pub async fn a_renewal_that_arrives_after_the_release_brings_nothing_back(world:
     next.release().await.unwrap();
     assert_eq!(other.inspect("overtaken").await.unwrap(), None);
 }
+
+/// Not from when it was answered: the store has been counting since it acted on it.
+pub async fn a_renewal_counts_from_when_it_was_sent(world: World) {
+    let client = world.client().await;
+    let slow = world.ttl() / 10;
+    client.faults.always(Verb::Renew, Fault::SlowReply(slow));
+    let guard = client.mutex("renewed").unwrap().lock().await.unwrap();
+    let mut before = guard.remaining();
+    let started = world.now();
+    while guard.remaining() <= before {
+        assert!(started.until(world.now()) < world.ttl(), "it was not renewed");
+        before = guard.remaining();
+        world.pass(std::time::Duration::from_millis(1)).await;
+    }
+    let renewed = guard.remaining();
+    assert!(renewed <= world.ttl() - slow, "{renewed:?} are believed after an answer that took {slow:?}");
+    guard.release().await.unwrap();
+}
+
+/// The store's clock jumped past the lease, and nobody has looked at the line since: the renewal itself must see it.
+pub async fn a_renewal_does_not_bring_back_a_lease_that_is_over_on_the_store(world: World) {
+    let Some(store_clock) = world.store_clock() else { return };
+    let client = world.client().await;
+    let guard = client.mutex("renewed").unwrap().lock().await.unwrap();
+    store_clock.jump(world.ttl());
+    let loss = world.within(world.ttl() / 2 + world.slack(), guard.lost()).await;
+    assert_eq!(loss, Some(leasehold::Loss::Gone));
+}

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock, Weak};
 use std::task::{Poll, Waker};
@@ -450,6 +451,10 @@ impl Backend for Memory {
                 }
             }
         }))
+    }
+
+    fn liveness(&self) -> Option<OwnedFd> {
+        None
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {

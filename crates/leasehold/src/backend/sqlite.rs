@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -67,7 +68,6 @@ struct Shared {
     changed: Notify,
     notices: broadcast::Sender<Notice>,
     runtime: Handle,
-    #[expect(dead_code, reason = "others see us for as long as it lives")]
     presence: Presence,
 }
 
@@ -303,6 +303,10 @@ impl Backend for Sqlite {
                 }
             }
         }))
+    }
+
+    fn liveness(&self) -> Option<OwnedFd> {
+        self.shared.presence.lend()
     }
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {

@@ -47,6 +47,7 @@ impl Driver {
         }
     }
 
+    #[cfg(feature = "sqlite")]
     /// Opens something on this runtime, so that whatever it spawns goes on here when the caller's runtime is blocked.
     pub(crate) async fn open<T: Send + 'static>(
         &self,

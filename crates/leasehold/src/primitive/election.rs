@@ -124,6 +124,7 @@ impl Election {
             key: self.key().clone(),
             source: None,
             seen: None,
+            last_term: None,
             look_in: None,
             missed: false,
             pause: FOLLOW_PAUSE,
@@ -169,6 +170,7 @@ struct Observer {
     key: Key,
     source: Option<BoxStream<'static, Result<KeyView>>>,
     seen: Option<Option<Leader>>,
+    last_term: Option<FencingToken>,
     /// When to look by ourselves: nobody announces that a lease has ended, and a look makes the store notice.
     look_in: Option<Duration>,
     /// Whether a look has found what the watch should have told of, and has not yet.
@@ -230,10 +232,11 @@ impl Observer {
         if self.seen.as_ref() == Some(&leader) {
             return None;
         }
-        if let (Some(Some(seen)), Some(leader)) = (&self.seen, &leader)
-            && leader.token < seen.token
-        {
-            return None; // a look that was overtaken by a push
+        if let Some(leader) = &leader {
+            if Some(leader.token) < self.last_term {
+                return None; // a state that was overtaken by a later one
+            }
+            self.last_term = Some(leader.token);
         }
         self.seen = Some(leader.clone());
         Some(leader)

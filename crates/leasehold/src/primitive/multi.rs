@@ -1,11 +1,11 @@
 //! Many keys at once, or none.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select, select_all};
 
 use crate::acquire::Attempt;
-use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::FencingToken;
 use crate::guard::{Guard, run_unless_lost};
@@ -50,7 +50,7 @@ impl AllOf {
     /// # Cancel safety
     /// Dropping the future gives up every place; no entry outlives its lease.
     pub async fn lock(&self) -> Result<AllGuard> {
-        let taken = self.take(async |access| access.take().await.map(Attempt::Held)).await?;
+        let taken = self.take(None, Reason::Unasked).await?;
         Ok(taken.ok().expect("waits without a limit end with guards"))
     }
 
@@ -61,16 +61,12 @@ impl AllOf {
 
     /// Waits for all keys, but no longer than `limit` in all.
     pub async fn lock_within(&self, limit: Duration) -> Result<Option<AllGuard>> {
-        let until = self.until(limit);
-        self.take(async |access| access.attempt(access.timer().now().until(until)).await.map(|a| a.map(Guard::from)))
-            .await
-            .map(Attempt::ok)
+        self.take(Some(limit), Reason::Unasked).await.map(Attempt::ok)
     }
 
     /// As [`lock_within`](Self::lock_within), and says who is in the way of which key. A limit of zero only tries.
     pub async fn attempt_within(&self, limit: Duration) -> Result<Attempt<AllGuard>> {
-        let until = self.until(limit);
-        self.take(async |access| access.attempt_within(access.timer().now().until(until)).await).await
+        self.take(Some(limit), Reason::Asked).await
     }
 
     /// Waits for all keys, runs `work` under them, and gives them up. Work that outlives any of them is dropped unfinished.
@@ -78,18 +74,16 @@ impl AllOf {
         with_guard!(self.lock().await?, work)
     }
 
-    fn until(&self, limit: Duration) -> Moment {
-        self.accesses[0].timer().now().after(limit)
-    }
-
-    async fn take(&self, take: impl AsyncFn(&Access) -> Result<Attempt<Guard>>) -> Result<Attempt<AllGuard>> {
+    async fn take(&self, limit: Option<Duration>, reason: Reason) -> Result<Attempt<AllGuard>> {
+        let timer = self.accesses[0].timer();
+        let give_up_at = limit.map(|limit| timer.now().after(limit));
         let mut all = AllGuard { guards: Vec::with_capacity(self.accesses.len()) };
         for access in &self.accesses {
+            let left = give_up_at.map(|at| timer.now().until(at));
             let taken = if all.guards.is_empty() {
-                take(access).await?
+                take_one(access, left, reason).await?
             } else {
-                let lost = std::pin::pin!(all.lost());
-                match select(lost, std::pin::pin!(take(access))).await {
+                match select(pin!(all.lost()), pin!(take_one(access, left, reason))).await {
                     Either::Left((lost, _)) => return Err(lost),
                     Either::Right((taken, _)) => taken?,
                 }
@@ -101,6 +95,21 @@ impl AllOf {
         }
         all.check()?;
         Ok(Attempt::Held(all))
+    }
+}
+
+/// Whether it shall be found out who is in the way, which costs a request.
+#[derive(Clone, Copy)]
+enum Reason {
+    Asked,
+    Unasked,
+}
+
+async fn take_one(access: &Access, limit: Option<Duration>, reason: Reason) -> Result<Attempt<Guard>> {
+    match (limit, reason) {
+        (None, _) => access.take().await.map(Attempt::Held),
+        (Some(limit), Reason::Asked) => access.attempt_within(limit).await,
+        (Some(limit), Reason::Unasked) => Ok(access.attempt(limit).await?.map(Guard::from)),
     }
 }
 

@@ -195,12 +195,65 @@ const NETWORK: [(u32, &str); 10] = [
 fn refuse_network(path: &Path) -> Result<()> {
     let kind = statfs(path)
         .map_err(|cause| unusable(format!("cannot tell where {} is", path.display())).caused_by(cause))?
-        .f_type as u32;
-    match NETWORK.iter().find(|(magic, _)| *magic == kind) {
-        Some((_, name)) => Err(unusable(format!(
+        .f_type;
+    match network(kind as u32) {
+        Some(name) => Err(unusable(format!(
             "{} is on a {name} file system, where a lock of this kind does not hold: name a file on a local disk",
             path.display()
         ))),
         None => Ok(()),
+    }
+}
+
+fn network(kind: u32) -> Option<&'static str> {
+    NETWORK.iter().find(|(magic, _)| *magic == kind).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk(name: &str) -> (PathBuf, Desk) {
+        let folder = std::env::temp_dir().join(format!("leasehold-{name}-{:016x}", fastrand::u64(..)));
+        let path = folder.join("locks.db");
+        create(&path).unwrap();
+        let mut desk = Desk::open(&path).unwrap();
+        desk.prepare().unwrap();
+        (folder, desk)
+    }
+
+    #[test]
+    fn a_network_file_system_is_known_by_its_number_and_a_local_one_is_not_mistaken_for_one() {
+        assert_eq!(network(0x6969), Some("NFS"));
+        assert_eq!(network(0xff53_4d42), Some("CIFS"));
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994] {
+            assert_eq!(network(local), None);
+        }
+        refuse_network(&std::env::temp_dir()).unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_says_so_and_nothing_is_half_done() {
+        let (folder, mut desk) = desk("full");
+        let pages: i64 = desk.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        desk.connection.pragma_update(None, "max_page_count", pages).unwrap();
+        let count = "SELECT count(*) FROM sighting";
+        desk.wait_at_door();
+        let filled = desk.transact(
+            |tx| {
+                let row = "INSERT INTO sighting (namespace, name, version, nth, value) VALUES ('', x'', ?1, 0, zeroblob(4000))";
+                for version in 0..100 {
+                    tx.execute(row, [version]).map_err(fault)?;
+                }
+                Ok(((), false))
+            },
+            |()| panic!("nobody is told of what was not done"),
+        );
+        let error = filled.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unusable);
+        assert!(error.to_string().contains("disk is full"), "{error}");
+        assert_eq!(desk.connection.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+        assert!(desk.try_door(), "the next one can come in");
+        fs::remove_dir_all(folder).unwrap();
     }
 }

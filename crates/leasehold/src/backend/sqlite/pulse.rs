@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -107,12 +108,17 @@ pub(super) struct Presence {
     room: Room,
     client: String,
     /// Held open and locked; whoever inherits it keeps the client alive in the eyes of others.
-    #[expect(dead_code, reason = "being open is all it does")]
     alive: File,
     wake: File,
 }
 
 impl Presence {
+    /// The `alive` pipe, to be inherited: whoever has it keeps the client alive in the eyes of others.
+    pub(super) fn lend(&self) -> Option<OwnedFd> {
+        // Unlike `try_clone`, a plain `dup` is not closed when a child starts.
+        rustix::io::dup(&self.alive).ok()
+    }
+
     /// The descriptor from which the client's news are read.
     pub(super) fn news(&self) -> io::Result<File> {
         self.wake.try_clone()
