@@ -82,6 +82,8 @@
 //! |---|---|
 //! | `memory:` | this process's memory, for tests and for a single process |
 //! | `memory:NAME` | the same, shared by all who use that name in this process |
+//! | `sqlite:` | a file of this user's, shared by all processes of this machine (feature `sqlite`, or `sqlite-bundled`) |
+//! | `sqlite:PATH` | that file, shared by all processes of this machine that may write it |
 //!
 //! A store of your own implements [`backend::Backend`] and is opened by [`Locks::on`].
 //!

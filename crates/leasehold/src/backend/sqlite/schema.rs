@@ -16,13 +16,15 @@ const APPLICATION: i64 = 0x4c73_6831;
 const TICKETS_AT_ONCE: i64 = 10_000;
 
 // The line of a key is read in ticket order and no further than the first that does not hold, so it is the primary key.
-// `entry_by_id` finds a place, `entry_by_expiry` finds what ran out without looking at every key.
+// `entry_by_id` finds a place. There is no index by expiry, which every renewal would have to change: `quiet_until` says
+// until when nothing can have run out, and only then is every entry looked at.
 const TABLES: &str = "
     CREATE TABLE store (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         boot TEXT NOT NULL,
         ticket INTEGER NOT NULL,
-        ceiling INTEGER NOT NULL
+        ceiling INTEGER NOT NULL,
+        quiet_until INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE entry (
         namespace TEXT NOT NULL,
@@ -42,7 +44,6 @@ const TABLES: &str = "
         PRIMARY KEY (namespace, name, ticket)
     ) STRICT, WITHOUT ROWID;
     CREATE UNIQUE INDEX entry_by_id ON entry (entry);
-    CREATE INDEX entry_by_expiry ON entry (expires_at);
     CREATE TABLE watcher (
         namespace TEXT NOT NULL,
         name BLOB NOT NULL,
@@ -109,7 +110,7 @@ fn make(tx: &Transaction<'_>, boot: &str) -> rusqlite::Result<()> {
         tx.execute_batch(TABLES)?;
         tx.pragma_update(None, "application_id", APPLICATION)?;
         tx.pragma_update(None, "user_version", VERSION)?;
-        tx.execute("INSERT INTO store (one, boot, ticket, ceiling) VALUES (1, ?1, 0, 0)", [boot])?;
+        tx.execute("INSERT INTO store (one, boot, ticket, ceiling, quiet_until) VALUES (1, ?1, 0, 0, 0)", [boot])?;
     }
     if !this_boot(tx, boot)? {
         tx.execute("DELETE FROM entry", [])?;
@@ -124,15 +125,18 @@ fn make(tx: &Transaction<'_>, boot: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The next ticket, and whether the file must reach the disk before anybody may learn of it.
+/// The next ticket, for an entry that expires at that time, and whether the file must reach the disk before anybody may
+/// learn of it.
 ///
 /// Tickets are tokens, so one must never be handed out twice, not even after a power cut has undone the last commits.
 /// Waiting for the disk on every lock would cost more than all the rest; instead the `ceiling` is written to disk once,
 /// and any number up to it can be handed out without waiting. After a cut, counting goes on above the ceiling.
-pub(super) fn next_ticket(tx: &Transaction<'_>) -> rusqlite::Result<(i64, bool)> {
+pub(super) fn next_ticket(tx: &Transaction<'_>, expires_at: i64) -> rusqlite::Result<(i64, bool)> {
     let (ticket, ceiling): (i64, i64) = tx
-        .prepare_cached("UPDATE store SET ticket = ticket + 1 RETURNING ticket, ceiling")?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .prepare_cached(
+            "UPDATE store SET ticket = ticket + 1, quiet_until = min(quiet_until, ?1) RETURNING ticket, ceiling",
+        )?
+        .query_row([expires_at], |row| Ok((row.get(0)?, row.get(1)?)))?;
     if ticket <= ceiling {
         return Ok((ticket, false));
     }
