@@ -5,6 +5,7 @@
 //! [`Error`] whose fate is honest.
 
 pub mod memory;
+mod notices;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

@@ -14,6 +14,7 @@ use futures_core::stream::BoxStream;
 use futures_util::stream;
 use tokio::sync::broadcast;
 
+use crate::backend::notices::NoticeBoard;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Notice,
     Page, Patience, Place, Query, Renewal, Request, Standing, Version,
@@ -32,9 +33,6 @@ const LINE_MAX: usize = 100_000;
 /// How many changes of a watched key a slow watcher may fall behind before it has to look anew.
 const WATCH_BACKLOG: usize = 1024;
 
-/// How many notices a client may fall behind before it misses some.
-const NOTICE_BACKLOG: usize = 1024;
-
 /// Lines kept in this process's memory. Copies share them, and count as clients of their own.
 pub struct Memory {
     shared: Arc<Shared>,
@@ -47,7 +45,7 @@ struct Shared {
     name: String,
     clock: Clock,
     last_ticket: Arc<AtomicU64>,
-    notices: broadcast::Sender<Notice>,
+    notices: NoticeBoard,
     state: Mutex<State>,
 }
 
@@ -114,7 +112,7 @@ impl Memory {
     }
 
     fn made(name: String, clock: Clock, last_ticket: Arc<AtomicU64>) -> Self {
-        let notices = broadcast::channel(NOTICE_BACKLOG).0;
+        let notices = NoticeBoard::new();
         Self::client_of(Arc::new(Shared { name, clock, last_ticket, notices, state: Mutex::default() }))
     }
 
@@ -201,7 +199,7 @@ impl Memory {
         self.at(&place.key, |state, now| {
             let Some((line, at)) = state.find(place) else { return Departure::WasGone };
             if line.entries[at].client != self.client {
-                let _ = self.shared.notices.send(Notice::Gone(place.entry));
+                self.shared.notices.post(Notice::Gone(place.entry));
             }
             let departure = if at < line.holders { Departure::WasHolding } else { Departure::WasWaiting };
             state.change(&place.key, now, |line| {
@@ -227,7 +225,7 @@ impl Memory {
         self.at(&place.key, |state, _| match state.find(place) {
             Some((line, at)) => {
                 line.entries[at].yield_asked = true;
-                let _ = self.shared.notices.send(Notice::YieldAsked(place.entry));
+                self.shared.notices.post(Notice::YieldAsked(place.entry));
                 Asked::Told
             }
             None => Asked::NotThere,
@@ -440,17 +438,7 @@ impl Backend for Memory {
     }
 
     fn notices(&self) -> BoxStream<'static, Notice> {
-        // Every client hears of every entry, and picks out its own. One that falls behind misses some: renewals tell.
-        let notices = self.shared.notices.subscribe();
-        Box::pin(stream::unfold(notices, async |mut notices| {
-            loop {
-                match notices.recv().await {
-                    Ok(notice) => return Some((notice, notices)),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                }
-            }
-        }))
+        self.shared.notices.follow()
     }
 
     fn liveness(&self) -> Option<OwnedFd> {

@@ -22,9 +22,10 @@ use rusqlite::Transaction;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::backend::notices::NoticeBoard;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, EntryId, KeyView, Lease, LeaseId, Note, Notice, Page,
     Patience, Place, Query, Renewal, Request, Standing, Version,
@@ -38,9 +39,6 @@ use crate::sync::{Mutex, locked};
 use file::LockFile;
 use lines::{Effects, Lines};
 use pulse::{News, Presence, Room};
-
-/// How many notices the keeper may fall behind before it misses some.
-const NOTICE_BACKLOG: usize = 1024;
 
 /// Lines kept in an SQLite file that the processes of one machine share.
 ///
@@ -66,7 +64,7 @@ struct Shared {
     followed: Mutex<HashMap<Key, usize>>,
     /// Rings whenever a followed key has changed.
     changed: Notify,
-    notices: broadcast::Sender<Notice>,
+    notices: NoticeBoard,
     runtime: Handle,
     presence: Presence,
 }
@@ -104,7 +102,7 @@ impl Sqlite {
             peers: Mutex::default(),
             followed: Mutex::default(),
             changed: Notify::new(),
-            notices: broadcast::channel(NOTICE_BACKLOG).0,
+            notices: NoticeBoard::new(),
             runtime: Handle::current(),
             presence,
         });
@@ -198,11 +196,11 @@ impl Shared {
             News::Changed => return self.changed.notify_waiters(),
             News::Granted(entry, _) => entry,
             News::Gone(entry) => {
-                let _ = self.notices.send(Notice::Gone(entry));
+                self.notices.post(Notice::Gone(entry));
                 entry
             }
             News::YieldAsked(entry) => {
-                let _ = self.notices.send(Notice::YieldAsked(entry));
+                self.notices.post(Notice::YieldAsked(entry));
                 return;
             }
         };
@@ -292,17 +290,7 @@ impl Backend for Sqlite {
     }
 
     fn notices(&self) -> BoxStream<'static, Notice> {
-        // One that falls behind misses some: renewals tell the same.
-        let notices = self.shared.notices.subscribe();
-        Box::pin(stream::unfold(notices, async |mut notices| {
-            loop {
-                match notices.recv().await {
-                    Ok(notice) => return Some((notice, notices)),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                }
-            }
-        }))
+        self.shared.notices.follow()
     }
 
     fn liveness(&self) -> Option<OwnedFd> {
