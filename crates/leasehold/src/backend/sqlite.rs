@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -81,6 +81,11 @@ impl Sqlite {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = std::path::absolute(path.as_ref())
             .map_err(|cause| Error::option("path", "cannot be made absolute").caused_by(cause))?;
+        let store: Arc<str> = shown(&path).into();
+        Self::open_at(path).map_err(|error| error.on(&store))
+    }
+
+    fn open_at(path: PathBuf) -> Result<Self> {
         let file = LockFile::open(&path)?;
         let mut id = [0; 16];
         getrandom::fill(&mut id).expect("the operating system hands out random bytes");
@@ -90,7 +95,7 @@ impl Sqlite {
             Error::new(ErrorKind::Unusable, why).caused_by(cause)
         };
         let room = Room::beside(&path).map_err(no_pipes)?;
-        let presence = room.join(&client).map_err(no_pipes)?;
+        let presence = file.inside(|| room.join(&client)).map_err(no_pipes)?;
         let news = presence.news().and_then(pipe::Receiver::from_file_unchecked).map_err(no_pipes)?;
         let shared = Arc::new(Shared {
             path,
@@ -145,26 +150,28 @@ async fn listen(shared: Arc<Shared>, news: pipe::Receiver) {
     }
 }
 
-/// Waits for a client's end, and takes out what it has left in the lines.
-async fn outlive(shared: Arc<Shared>, peer: String) {
+/// Waits for a client's end, and takes out what it has left in the lines. Does not keep us alive meanwhile.
+async fn outlive(room: Room, shared: Weak<Shared>, peer: String) {
     let ended = async || -> io::Result<()> {
-        let alive = pipe::Receiver::from_file_unchecked(shared.room.open_alive(&peer)?)?;
+        let alive = pipe::Receiver::from_file_unchecked(room.open_alive(&peer)?)?;
         // Nobody writes into it, so the only thing that can ever be read is its end. A client that ended before we
         // opened its pipe is never heard of there: its lock tells.
-        while shared.room.is_alive(&peer) {
+        while room.is_alive(&peer) {
             alive.ready(Interest::READABLE).await?;
         }
         Ok(())
     };
     let _ = ended().await;
+    let Some(shared) = shared.upgrade() else { return };
     locked(&shared.peers).remove(&peer);
-    if !shared.room.is_alive(&peer) {
+    if !room.is_alive(&peer) {
         let gone = peer.clone();
-        let reaped = shared.write(move |lines| lines.reap(&gone)).await;
-        if reaped.is_ok() {
-            shared.room.sweep(&peer);
+        if shared.write(move |lines| lines.reap(&gone)).await.is_ok() {
+            room.sweep(&peer);
         }
     }
+    // Somebody else is ahead of them now.
+    shared.let_all_look();
 }
 
 impl Shared {
@@ -215,7 +222,17 @@ impl Shared {
     fn outlive(self: &Arc<Self>, peers: Vec<String>) {
         for peer in peers {
             if peer != self.client && locked(&self.peers).insert(peer.clone()) {
-                self.runtime.spawn(outlive(self.clone(), peer));
+                self.runtime.spawn(outlive(self.room.clone(), Arc::downgrade(self), peer));
+            }
+        }
+    }
+
+    /// Has every waiter of ours look at its line again.
+    fn let_all_look(&self) {
+        for waiter in locked(&self.waiters).values_mut() {
+            waiter.told.get_or_insert(News::Changed);
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
             }
         }
     }
@@ -231,7 +248,8 @@ impl Shared {
                 Poll::Ready(Some(Standing::Holding { ticket, token, lease }))
             }
             Some(News::Gone(_)) => Poll::Ready(Some(lines::gone())),
-            Some(News::Changed | News::YieldAsked(_)) | None => {
+            Some(News::Changed | News::YieldAsked(_)) => Poll::Ready(None),
+            None => {
                 waiter.waker = Some(waker.clone());
                 Poll::Pending
             }
@@ -380,7 +398,7 @@ impl Drop for Follower {
 
 impl fmt::Display for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sqlite:{}", Escaped(self.shared.path.as_os_str().as_encoded_bytes()))
+        f.write_str(&shown(&self.shared.path))
     }
 }
 
@@ -390,11 +408,16 @@ impl fmt::Debug for Sqlite {
     }
 }
 
+fn shown(path: &Path) -> String {
+    format!("sqlite:{}", Escaped(path.as_os_str().as_encoded_bytes()))
+}
+
 fn protocol(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, why)
 }
 
 /// What went wrong with the file, in words that say what to do.
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err` everywhere")]
 fn fault(error: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
     let (kind, why) = match error.sqlite_error_code() {
@@ -411,5 +434,6 @@ fn fault(error: rusqlite::Error) -> Error {
         Some(ErrorCode::SystemIoFailure) => (ErrorKind::Unusable, "the disk failed to read or write the file"),
         _ => (ErrorKind::Protocol, "the file answered something unexpected"),
     };
-    Error::new(kind, why).caused_by(error)
+    // Its text alone: as a chain it would say the same twice.
+    Error::new(kind, why).caused_by(io::Error::other(error.to_string()))
 }

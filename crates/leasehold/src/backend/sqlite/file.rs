@@ -42,8 +42,26 @@ pub(super) struct LockFile {
 /// SQLite's own lock makes the second writer poll. The door is a lock of the kernel's, which wakes exactly the next one.
 pub(super) struct Desk {
     connection: Connection,
-    door: File,
+    door: Door,
     log: PathBuf,
+}
+
+/// A lock of the kernel's that one writer has at a time, of all processes that use the file.
+struct Door(File);
+
+impl Door {
+    /// Goes in if nobody is inside.
+    fn is_open(&self) -> bool {
+        flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+
+    fn wait(&self) {
+        while let Err(rustix::io::Errno::INTR) = flock(&self.0, FlockOperation::LockExclusive) {}
+    }
+
+    fn leave(&self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl LockFile {
@@ -62,6 +80,15 @@ impl LockFile {
         Ok(Self { quick: Arc::new(Mutex::new(quick)), patient: jobs, commits: Arc::default() })
     }
 
+    /// Does something that must not happen in two processes at once. Blocks while others are inside.
+    pub(super) fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let desk = self.quick.lock().expect("no panic under this lock");
+        desk.door.wait();
+        let done = work();
+        desk.door.leave();
+        done
+    }
+
     /// Does the work in one write transaction. Once begun it is done to its end, also if nobody waits for it any more.
     pub(super) async fn write<T: Send + 'static>(
         &self,
@@ -72,7 +99,7 @@ impl LockFile {
             let _ = self.patient.send(Box::new(Desk::fold_log));
         }
         let work = match self.quick.try_lock() {
-            Ok(mut desk) => match desk.try_door() {
+            Ok(mut desk) => match desk.door.is_open() {
                 true => return desk.transact(work, then),
                 false => work,
             },
@@ -80,7 +107,7 @@ impl LockFile {
         };
         let (answer, answered) = oneshot::channel();
         let job = Box::new(move |desk: &mut Desk| {
-            desk.wait_at_door();
+            desk.door.wait();
             let _ = answer.send(desk.transact(work, then));
         });
         let closed = || unusable("the file's thread has ended");
@@ -90,51 +117,25 @@ impl LockFile {
 }
 
 impl Desk {
+    /// Behind the door from the first moment: of several processes that open a new file at once, one makes it.
     fn open(path: &Path) -> Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
-        // Counts only for a file that is still empty. Every commit writes whole pages, and ours change a row in each of
-        // three: the smaller a page, the less there is to write.
-        connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fault)?;
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(fault)?;
-        // What must survive a power cut is synced by hand, in `transact`.
-        connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
-        connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(fault)?;
-        connection.busy_timeout(std::time::Duration::from_secs(2)).map_err(fault)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        // Otherwise a statement is planned anew whenever its parameters are bound to other values: a third of the time.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(fault)?;
         let door = beside(path, "-door");
-        let mode = fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o666);
-        let door = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(mode)
-            .open(&door)
+        let door = open_door(&door, fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o666))
             .map_err(|cause| unusable(format!("cannot open {}", door.display())).caused_by(cause))?;
-        Ok(Self { connection, door, log: beside(path, "-wal") })
+        let door = Door(door);
+        door.wait();
+        let opened = connect(path);
+        door.leave();
+        Ok(Self { connection: opened?, door, log: beside(path, "-wal") })
     }
 
     fn prepare(&mut self) -> Result<()> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .map_err(|cause| unusable("cannot tell one boot of this machine from another").caused_by(cause))?;
-        self.wait_at_door();
+        self.door.wait();
         let prepared = schema::prepare(&mut self.connection, boot.trim()).and_then(|()| self.sync());
-        self.leave_door();
+        self.door.leave();
         prepared
-    }
-
-    fn try_door(&self) -> bool {
-        flock(&self.door, FlockOperation::NonBlockingLockExclusive).is_ok()
-    }
-
-    fn wait_at_door(&self) {
-        while let Err(rustix::io::Errno::INTR) = flock(&self.door, FlockOperation::LockExclusive) {}
-    }
-
-    fn leave_door(&self) {
-        let _ = flock(&self.door, FlockOperation::Unlock);
     }
 
     /// Through the door already: begins, works, commits, lets the next one in, and then tells whoever is to be told.
@@ -150,7 +151,7 @@ impl Desk {
                 Ok(done)
             });
         let done = done.and_then(|(output, sync)| if sync { self.sync().map(|()| output) } else { Ok(output) });
-        self.leave_door();
+        self.door.leave();
         done.inspect(then)
     }
 
@@ -169,6 +170,38 @@ impl Desk {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+    // For whoever comes past the door: another program that looks at the file.
+    connection.busy_timeout(std::time::Duration::from_secs(2)).map_err(fault)?;
+    // Counts only for a file that is still empty. Every commit writes whole pages, and ours change a row in each of
+    // three: the smaller a page, the less there is to write.
+    connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fault)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(fault)?;
+    // What must survive a power cut is synced by hand, in `transact`.
+    connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0).map_err(fault)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // Otherwise a statement is planned anew whenever its parameters are bound to other values: a third of the time.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(fault)?;
+    Ok(connection)
+}
+
+/// Whoever may use the file may use its door, whatever the mask of whoever made it.
+fn open_door(path: &Path, mode: u32) -> io::Result<File> {
+    match OpenOptions::new().read(true).append(true).create_new(true).mode(mode).open(path) {
+        Ok(door) => {
+            door.set_permissions(fs::Permissions::from_mode(mode))?;
+            Ok(door)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().read(true).append(true).open(path)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -260,7 +293,7 @@ mod tests {
         let pages: i64 = desk.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         desk.connection.pragma_update(None, "max_page_count", pages).unwrap();
         let count = "SELECT count(*) FROM sighting";
-        desk.wait_at_door();
+        desk.door.wait();
         let filled = desk.transact(
             |tx| {
                 let row = "INSERT INTO sighting (namespace, name, version, nth, value) VALUES ('', x'', ?1, 0, zeroblob(4000))";
@@ -275,7 +308,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unusable);
         assert!(error.to_string().contains("disk is full"), "{error}");
         assert_eq!(desk.connection.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
-        assert!(desk.try_door(), "the next one can come in");
+        assert!(desk.door.is_open(), "the next one can come in");
         fs::remove_dir_all(folder).unwrap();
     }
 }

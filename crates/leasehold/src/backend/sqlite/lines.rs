@@ -87,7 +87,7 @@ impl<'a> Lines<'a> {
         self.execute("UPDATE store SET quiet_until = (SELECT coalesce(min(expires_at), ?1) FROM entry)", [i64::MAX])
     }
 
-    /// The standing, and the clients that hold the key if it is not ours.
+    /// The standing, and the clients whose end would change it.
     ///
     /// Statements of an uncontended one: 6, of which 2 write.
     pub(super) fn enter(&mut self, request: &Request, client: &str) -> Result<(Standing, Vec<String>)> {
@@ -97,7 +97,11 @@ impl<'a> Lines<'a> {
         if known.is_none() && *returns {
             return Ok((gone(), Vec::new()));
         }
-        let mut line = self.line(key, known.is_none().then_some(*claim))?;
+        let more = known.is_none().then_some(*claim);
+        let mut line = self.line(key, more)?;
+        if !line.has_room && self.reap_dead_holders(&line.holders)? {
+            line = self.line(key, more)?;
+        }
         let (ticket, holds) = match known {
             Some(ticket) => (ticket, line.holders.iter().any(|seat| seat.ticket == ticket)),
             None => {
@@ -130,7 +134,13 @@ impl<'a> Lines<'a> {
         }
         let recheck_in = queue::recheck_in(ahead, self.shortest_left(&line.holders));
         let standing = Standing::Waiting { ahead: Some(ahead), lease: Some(lease), seen: Version(0), recheck_in };
-        Ok((standing, line.holders.drain(..).map(|seat| seat.client).collect()))
+        // Whoever holds it now, and whoever will hold it before us: should one of them die, nobody else might notice.
+        let before: Option<String> = self.one(
+            "SELECT client FROM entry WHERE namespace = ?1 AND name = ?2 AND ticket < ?3 ORDER BY ticket DESC LIMIT 1",
+            params![key.namespace().as_str(), key.name(), i64::try_from(ticket.0).unwrap_or(i64::MAX)],
+            |row| row.get(0),
+        )?;
+        Ok((standing, line.holders.drain(..).map(|seat| seat.client).chain(before).collect()))
     }
 
     /// Statements of an uncontended one: 6, of which 1 writes.
@@ -193,6 +203,15 @@ impl<'a> Lines<'a> {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether any of them was dead: whoever finds a key taken asks the kernel whether its holder is still there.
+    fn reap_dead_holders(&mut self, holders: &[Seat]) -> Result<bool> {
+        let dead: Vec<&Seat> = holders.iter().filter(|seat| !(self.is_alive)(&seat.client)).collect();
+        for seat in &dead {
+            self.reap(&seat.client)?;
+        }
+        Ok(!dead.is_empty())
     }
 
     pub(super) fn inspect(&self, query: &Query) -> Result<Page<KeyView>> {

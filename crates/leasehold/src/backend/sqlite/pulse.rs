@@ -53,8 +53,17 @@ impl Room {
         Ok(Self { folder, mode })
     }
 
-    /// Makes the pipes of a new client.
+    /// Makes the pipes of a new client, and removes those of the dead: a process that was killed cannot, and one that
+    /// simply ends does not wait for it. To be called behind the file's door, or a client that is just making its pipes
+    /// would look dead.
     pub(super) fn join(&self, client: &str) -> io::Result<Presence> {
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            let Some((other, _)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
+            if !self.is_alive(other) {
+                self.sweep(other);
+            }
+        }
         let alive = self.make(client, "alive")?;
         flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
         let wake = self.make(client, "wake")?;
