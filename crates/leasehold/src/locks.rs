@@ -242,7 +242,7 @@ impl Builder {
             Address::Memory(name) if name.is_empty() => Arc::new(Memory::new()),
             Address::Memory(name) => Arc::new(Memory::named(&name)),
             #[cfg(feature = "sqlite")]
-            Address::Sqlite(path) => Arc::new(driver.open(async move { Sqlite::open_named(&path) }).await?),
+            Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
     }

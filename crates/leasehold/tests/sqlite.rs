@@ -149,3 +149,17 @@ async fn no_token_is_ever_above_the_ceiling_that_is_on_disk() {
         guard.release().await.unwrap();
     }
 }
+
+/// Somebody was stopped in the middle of a transaction, and keeps everybody else out.
+#[tokio::test]
+async fn a_file_that_somebody_keeps_busy_for_too_long_is_unreachable_and_not_waited_for_for_ever() {
+    let folder = Folder::new();
+    let file = folder.file();
+    drop(connect(&file).await.unwrap());
+    let door = std::fs::File::open(file.with_file_name("locks.db-door")).unwrap();
+    door.lock().unwrap();
+    let error = connect(&file).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    door.unlock().unwrap();
+    connect(&file).await.unwrap();
+}

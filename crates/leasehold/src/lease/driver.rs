@@ -7,6 +7,10 @@ use tokio::sync::oneshot;
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 
+/// How long opening a store may take.
+#[cfg(feature = "sqlite")]
+const OPEN_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// A runtime for the keeper, the departures, the timers and the store's connections of one client.
 pub(crate) struct Driver {
     handle: Handle,
@@ -47,16 +51,16 @@ impl Driver {
         }
     }
 
+    /// Opens a store that may block while it is opened, on a thread of this runtime: whatever it spawns goes on here when
+    /// the caller's runtime is blocked.
     #[cfg(feature = "sqlite")]
-    /// Opens something on this runtime, so that whatever it spawns goes on here when the caller's runtime is blocked.
-    pub(crate) async fn open<T: Send + 'static>(
-        &self,
-        opening: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        let opened = self.handle.spawn(opening).await;
-        opened.unwrap_or_else(|failed| {
-            Err(Error::new(ErrorKind::Protocol, "opening the store panicked").caused_by(failed))
-        })
+    pub(crate) async fn open<T: Send + 'static>(&self, open: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let opening = self.handle.spawn_blocking(open);
+        match self.timer().within(OPEN_MAX, opening).await {
+            Some(Ok(opened)) => opened,
+            Some(Err(failed)) => Err(Error::new(ErrorKind::Protocol, "opening the store panicked").caused_by(failed)),
+            None => Err(Error::new(ErrorKind::Unreachable, "the store was not open in time: somebody keeps it busy")),
+        }
     }
 
     /// Runs the work to its end; the thread ends with it.
