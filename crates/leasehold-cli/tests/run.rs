@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use leasehold::ErrorKind;
 use leasehold::clock::{Clock, Moment};
+use leasehold::fence::{FencingToken, Gate};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -238,14 +240,41 @@ fn what_the_command_left_running_keeps_the_lock_of_a_killed_holder() {
 #[test]
 fn a_holder_that_was_stopped_past_its_lease_stops_its_command_and_says_so() {
     let stage = Stage::new();
-    let (mut holder, command) = stage.start_holder(&["--ttl", "1s"], "exec sleep 1000");
+    let (mut holder, command) =
+        stage.start_holder(&["--ttl", "1s"], "echo $LEASEHOLD_TOKEN > stopped; exec sleep 1000");
+    until("it has its token", || stage.line_in("stopped").is_some());
     holder.signal(Signal::STOP);
-    assert_eq!(stage.code(["run", "k", "--", "true"]), Some(0), "the lease ends and the next one has its turn");
+    let next = ["run", "k", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN > next"];
+    assert_eq!(stage.code(next), Some(0), "the lease ends and the next one has its turn");
     assert!(!is_dead(command), "nobody could stop it meanwhile");
     holder.signal(Signal::CONT);
     assert_eq!(holder.code(), Some(76));
     assert!(is_dead(command));
     assert!(holder.talk().contains("was lost"));
+
+    // What it might still have written is refused by whoever has seen the next one's token.
+    let [stopped, next]: [FencingToken; 2] =
+        ["stopped", "next"].map(|file| stage.line_in(file).unwrap().parse().unwrap());
+    let gate = Gate::new();
+    gate.admit(next).unwrap();
+    assert_eq!(gate.admit(stopped).unwrap_err().kind(), ErrorKind::Stale);
+}
+
+/// What is left of it keeps the pipe open by which others would know that it is gone.
+#[test]
+fn where_nobody_can_see_that_a_holder_is_gone_its_lease_bounds_the_wait() {
+    let stage = Stage::new();
+    let (holder, command) = stage.start_holder(&["--ttl", "1s"], "sleep 1000 & echo $! > left; wait");
+    until("its own child runs", || stage.line_in("left").is_some());
+    let left = Pid::from_raw(stage.line_in("left").unwrap().parse().unwrap()).unwrap();
+    holder.signal(Signal::KILL);
+    let killed_at = now();
+    until("the command dies", || is_dead(command));
+    assert_eq!(stage.code(["run", "k", "--", "true"]), Some(0));
+    let took = killed_at.until(now());
+    assert!(took <= Duration::from_secs(2), "a lease of 1 s kept it for {took:?}");
+    assert!(!is_dead(left));
+    kill_process(left, Signal::KILL).unwrap();
 }
 
 #[test]
