@@ -233,7 +233,12 @@ fn clients(file: &Path) -> Check {
     let pipes: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     let alive: Vec<_> = pipes.iter().filter(|pipe| pipe.extension().is_some_and(|kind| kind == "alive")).collect();
     let dead = alive.iter().filter(|pipe| is_dead(pipe)).count();
-    let finding = format!("{} processes use it, and {dead} that died have left their pipes", alive.len() - dead);
+    let used = match alive.len() - dead {
+        1 => "1 client uses it, this one".to_owned(),
+        many => format!("{many} clients use it, this one included"),
+    };
+    // Whoever opens the file removes them, so only those are left that died since.
+    let finding = if dead == 0 { used } else { format!("{used}; the pipes of {dead} that died are left") };
     if dead < LEFTOVERS_MANY {
         return Check::ok("clients", finding);
     }

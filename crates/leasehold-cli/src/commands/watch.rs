@@ -168,7 +168,8 @@ fn picture(locks: &Locks, options: &Options, views: &[KeyView]) -> Picture {
     let every = span(options.every.max(EVERY_MIN));
     if options.keys.is_empty() {
         let waiting: usize = views.iter().flat_map(|view| &view.waiters).map(Vec::len).sum();
-        let heading = format!("{locks}, every {every}: {} keys in use, {waiting} waiting", views.len());
+        // What changes comes first: a narrow terminal cuts the end.
+        let heading = format!("{} keys in use, {waiting} waiting, seen every {every} on {locks}", views.len());
         let table = ls::table(views);
         return Picture { heading, parts: vec![(None, (!table.is_empty()).then_some(table))] };
     }
