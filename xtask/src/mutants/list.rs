@@ -143,9 +143,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 let ticket = Ticket(self.shared.last_ticket.fetch_add(1, Relaxed) + 1);
                 let (id, claim, note) = (place.entry, Claim::Exclusive, Note::default());
                 let expires_at = now.after(lease.ttl);
-                let entry = Entry { id, ticket, claim, note, entered_at: now, expires_at, version: 0, waker: None };
+                let (client, yield_asked) = (self.client, false);
+                let entry = Entry { id, client, ticket, claim, note, entered_at: now, expires_at, yield_asked, version: 0, waker: None };
                 state.join(&place.key, entry);
-                Renewal::Renewed { ttl: lease.ttl }
+                Renewal::Renewed { ttl: lease.ttl, yield_asked: false }
             }
 ",
         suite: RACES,

@@ -73,8 +73,10 @@ pub async fn a_late_confirmation_does_not_revive_a_lost_lock(world: World) {
     world.until_deserted(&client, "late").await;
 }
 
+/// Even if what the store says of it by itself is not heard.
 pub async fn an_eviction_is_noticed_no_later_than_the_next_renewal(world: World) {
     let (client, operator) = (world.client().await, world.client().await);
+    client.faults.always(Verb::Notices, Fault::Unsent);
     let guard = client.mutex("evicted").unwrap().lock().await.unwrap();
     let view = world.line(&operator, "evicted").await;
     operator.evict(&view.holders[0]).await.unwrap();
