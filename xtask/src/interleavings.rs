@@ -1,22 +1,24 @@
 //! Runs the tests that try the thread schedules of the lease machinery. They need the crate built on other locks and
 //! atomics, hence a build of their own.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::{Result, sh};
 
 pub(crate) fn run() -> Result {
     let mut tests = sh::cargo("test --package leasehold --lib --locked interleavings::");
-    let output = sh::run_and_read(build_for(&mut tests))?;
+    let output = sh::run_and_read(build_for(&mut tests, &sh::target_dir().join("shuttle")))?;
     match passed(&output) {
         0 => Err("no test of the interleavings ran: were they renamed, or compiled out?".into()),
         _ => Ok(()),
     }
 }
 
-/// Lets cargo build for them, in a place of its own so that the flag does not rebuild everything else.
-pub(crate) fn build_for(cargo: &mut Command) -> &mut Command {
-    cargo.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", sh::target_dir().join("shuttle"))
+/// Lets cargo build for them, in a place of its own so that the flag does not rebuild everything else. Every copy of the
+/// tree needs another place: cargo takes what it built from one copy for a build of the other.
+pub(crate) fn build_for<'a>(cargo: &'a mut Command, place: &Path) -> &'a mut Command {
+    cargo.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", place)
 }
 
 /// How many tests passed, going by the summary.

@@ -192,7 +192,7 @@ impl Tree {
         let mut cargo = sh::cargo("test --no-run --locked");
         cargo.args(suite.target.split_whitespace()).current_dir(&self.root);
         if suite.interleaved {
-            interleavings::build_for(&mut cargo);
+            interleavings::build_for(&mut cargo, &self.build.with_file_name("build-shuttle"));
         } else {
             cargo.env("CARGO_TARGET_DIR", &self.build).env("CARGO_PROFILE_DEV_DEBUG", "0");
         }
