@@ -233,6 +233,23 @@ impl fmt::Debug for Hold {
     }
 }
 
+/// A store may vouch for any length, so one that does not fit is cut rather than trusted to fit.
 fn nanos(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_nanos()).expect("a TTL was checked to be a day at most")
+    u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::backend::EntryId;
+    use crate::key::{Key, Namespace};
+
+    #[test]
+    fn a_store_that_vouches_for_an_absurd_lease_does_no_harm() {
+        let place = Place { key: Key::new(&Namespace::default(), "k").unwrap(), entry: EntryId(1) };
+        let now = Moment::from_nanos(7);
+        let hold = Hold::new(place, Duration::MAX, crate::lease::deadline::believe_until(now, Duration::MAX));
+        assert_eq!(hold.state(now), State::Held);
+        assert!(hold.ttl() > Duration::from_secs(86_400));
+    }
 }
