@@ -94,10 +94,9 @@ impl Clock {
     /// By how many nanoseconds wall time is ahead of this clock. Only its changes mean anything.
     pub(crate) fn wall_lead(&self) -> i64 {
         match &self.0 {
-            Source::Boot => {
-                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-                i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(self.now().as_nanos())
-            }
+            Source::Boot => i64::try_from(unix_time_in(Duration::ZERO).as_nanos())
+                .unwrap_or(i64::MAX)
+                .saturating_sub_unsigned(self.now().as_nanos()),
             Source::Runtime { .. } => 0,
             Source::Moved(hand) => hand.set.lock().expect("no panic under this lock").wall,
         }
@@ -110,6 +109,12 @@ impl Clock {
             Source::Moved(hand) => hand.base.follows_runtime(),
         }
     }
+}
+
+/// What the wall clock will show in `span`, since 1970. For other programs, which know no clock but that one; never a
+/// deadline of our own.
+pub fn unix_time_in(span: Duration) -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(span)
 }
 
 /// Moves the clock made by [`Clock::moved_by_hand`].

@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use leasehold::clock::{Moment, Timer};
+use leasehold::clock::{Moment, Timer, unix_time_in};
 use leasehold::{FencingToken, Held, Locks, State};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid, waitpid};
 
@@ -347,11 +347,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The wall clock's time in `span`, in seconds since 1970. It is for the command to show or compare, never a deadline of
-/// our own.
+/// When `span` will have passed, in seconds since 1970, for the command to show or compare.
 fn unix_seconds_in(span: Duration) -> String {
-    #[expect(clippy::disallowed_methods, reason = "other programs know no clock but this one")]
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let then = now + span;
+    let then = unix_time_in(span);
     format!("{}.{:03}", then.as_secs(), then.subsec_millis())
 }
