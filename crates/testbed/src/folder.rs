@@ -1,0 +1,70 @@
+//! Temporary folders that are gone in the end, even if the process had no time to remove them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::{Failure, Result};
+
+const PREFIX: &str = "leasehold-testbed-";
+
+/// Locked by the process that owns the folder, for as long as it lives.
+const OWNER: &str = "owner";
+
+/// A new folder, removed when dropped; or, if this process is killed first, by a later one.
+pub(crate) fn make() -> Result<TempDir> {
+    static MINE: OnceLock<(PathBuf, File)> = OnceLock::new();
+    let failed = || Failure::during("cannot make a temporary folder");
+    let (mine, _owner) = match MINE.get() {
+        Some(mine) => mine,
+        None => {
+            let all = std::env::temp_dir();
+            remove_ownerless(&all);
+            let mine = own_a_folder(&all).map_err(failed())?;
+            MINE.get_or_init(|| mine)
+        }
+    };
+    TempDir::new_in(mine).map_err(failed())
+}
+
+/// A folder that stays, and the lock that says whose it is.
+fn own_a_folder(all: &Path) -> io::Result<(PathBuf, File)> {
+    let folder = TempDir::with_prefix_in(PREFIX, all)?;
+    // Locked before it has its name, so that nobody finds it without an owner.
+    let unnamed = folder.path().join("unnamed");
+    let owner = File::create_new(&unnamed)?;
+    owner.lock()?;
+    fs::rename(unnamed, folder.path().join(OWNER))?;
+    Ok((folder.keep(), owner))
+}
+
+/// Removes what killed processes left behind. What cannot be removed belongs to another user.
+fn remove_ownerless(all: &Path) {
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let folder = entry.path();
+        if is_ours && File::open(folder.join(OWNER)).is_ok_and(|owner| owner.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_removed_once_its_owner_is_gone_and_not_before() {
+        let all = TempDir::new().unwrap();
+        let (folder, owner) = own_a_folder(all.path()).unwrap();
+        fs::write(folder.join("data"), "x").unwrap();
+        remove_ownerless(all.path());
+        assert!(folder.join("data").exists(), "its owner lives");
+        drop(owner);
+        remove_ownerless(all.path());
+        assert!(!folder.exists(), "its owner is gone");
+    }
+}

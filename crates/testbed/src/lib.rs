@@ -1,0 +1,27 @@
+//! Real servers for tests: on this machine's loopback address, on free ports, in temporary folders.
+//!
+//! A server ends when its handle is dropped, and with its process however that ends: by a panic, by `exit`, by `kill -9`.
+//! What is not installed is not skipped; starting it fails and says what installs it.
+//!
+//! ```no_run
+//! # fn main() -> leasehold_testbed::Result {
+//! use leasehold_testbed::redis::Server;
+//!
+//! let server = Server::builder().persistent(true).start()?;
+//! server.cli(&["SET", "greeting", "hello"]);
+//! server.kill();
+//! server.restart()?;
+//! assert_eq!(server.cli(&["GET", "greeting"]), "hello");
+//! # Ok(())
+//! # }
+//! ```
+
+mod failure;
+mod folder;
+mod ports;
+mod process;
+pub mod redis;
+mod wait;
+
+pub use failure::{Failure, Result};
+pub use wait::{PATIENCE, until};

@@ -1,0 +1,46 @@
+//! Starts servers for a person to try things on, until it is killed or its input ends.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use leasehold_testbed::Result;
+use leasehold_testbed::redis::{Cluster, Sentinel, Server};
+
+const HELP: &str = "\
+testbed <servers>
+
+  redis       one Redis server
+  cluster     a Redis Cluster of three masters
+  sentinel    a Redis master, two replicas and three sentinels
+
+Prints where they are, and ends them when its input ends or it is killed.
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["redis"] => run(Server::start, |server| vec![server.url()]),
+        ["cluster"] => run(|| Cluster::start(3, 0), Cluster::urls),
+        ["sentinel"] => run(Sentinel::start, Sentinel::sentinel_addresses),
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("testbed: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run<T>(start: impl FnOnce() -> Result<T>, addresses: impl FnOnce(&T) -> Vec<String>) -> Result {
+    let servers = start()?;
+    for address in addresses(&servers) {
+        println!("{address}");
+    }
+    let _ = std::io::stdin().read_to_end(&mut Vec::new()); // an input that cannot be read has ended
+    Ok(())
+}

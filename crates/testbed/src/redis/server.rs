@@ -1,0 +1,298 @@
+//! One Redis server.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{self, Process};
+use crate::{Failure, Result, folder, ports, until};
+
+/// How the testbed itself is let in, whatever the test does to the other users.
+pub(super) const ADMIN: &str = "testbed";
+
+/// How often another port is tried.
+const PORTS_MAX: usize = 10;
+
+/// A Redis server of its own, ended when dropped.
+#[derive(Debug)]
+pub struct Server {
+    process: Mutex<Option<Process>>, // dropped before the folder that it writes to
+    port: u16,
+    plan: Builder,
+    folder: TempDir,
+}
+
+/// What a server is to be. By default it keeps nothing on disk, and asks for no password.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    settings: Vec<(String, String)>,
+    password: Option<String>,
+    persistent: bool,
+    pub(super) is_sentinel: bool,
+}
+
+impl Builder {
+    /// A line of `redis.conf`, such as `("maxmemory", "3mb")`. The value is written as it is, quotes included.
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The password of the default user.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// One more user: a line of its access list, such as `alice on >secret ~jobs:* &* +@all`.
+    #[must_use]
+    pub fn user(self, rules: &str) -> Self {
+        self.setting("user", rules)
+    }
+
+    /// Whether each write is on disk before it is answered, so that a server that was killed comes back with it.
+    #[must_use]
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
+    }
+
+    /// Starts it, and returns when it answers.
+    pub fn start(&self) -> Result<Server> {
+        process::find("redis-cli")?;
+        for _ in 0..PORTS_MAX {
+            let (port, folder) = (ports::free()?, folder::make()?);
+            let server = Server { process: Mutex::default(), port, plan: self.clone(), folder };
+            server.write_settings()?;
+            if matches!(server.launch()?, Launched::Ready) {
+                return Ok(server);
+            }
+        }
+        Err(Failure::new(format!("somebody was quicker to take each of {PORTS_MAX} ports")))
+    }
+
+    /// `redis.conf`, for a server on this port in this folder.
+    fn text(&self, port: u16, folder: &Path) -> String {
+        let mut text = format!(
+            "bind 127.0.0.1\nport {port}\ndir {}\ndaemonize no\nuser {ADMIN} on >{ADMIN} ~* &* +@all\n",
+            folder.display()
+        );
+        if !self.is_sentinel {
+            // Replicas log in to their master as the testbed does, so that its password is free to change.
+            let _ = writeln!(text, "masteruser {ADMIN}\nmasterauth {ADMIN}\nsave \"\"");
+            let persistence = if self.persistent { "appendonly yes\nappendfsync always" } else { "appendonly no" };
+            let _ = writeln!(text, "{persistence}");
+        }
+        if let Some(password) = &self.password {
+            let _ = writeln!(text, "requirepass \"{password}\"");
+        }
+        for (name, value) in &self.settings {
+            let _ = writeln!(text, "{name} {value}");
+        }
+        text
+    }
+}
+
+/// What became of a server that was launched.
+enum Launched {
+    Ready,
+    PortTaken,
+}
+
+impl Server {
+    /// Starts a server that keeps nothing on disk and asks for no password.
+    pub fn start() -> Result<Self> {
+        Self::builder().start()
+    }
+
+    /// For a server that is different.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The one server that all tests of this process share, which tell themselves apart by their namespaces. It ends with
+    /// the process.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[track_caller]
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start().unwrap_or_else(|failure| panic!("{failure}")))
+    }
+
+    /// Where it listens; the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How a client reaches it as the default user.
+    pub fn url(&self) -> String {
+        let login = self.plan.password.as_ref().map(|password| format!("default:{}@", percent_encoded(password)));
+        format!("redis://{}127.0.0.1:{}", login.unwrap_or_default(), self.port)
+    }
+
+    /// The number of its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process().as_ref().map(Process::id)
+    }
+
+    /// Where it keeps its data, its settings and its log.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Kills it: it has no time to write or to say anything (SIGKILL).
+    pub fn kill(&self) {
+        self.process().take();
+    }
+
+    /// Stops it until [`cont`](Self::cont): it keeps its connections, and answers nobody (SIGSTOP).
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Asks it to end, and returns when it has.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn shutdown(&self) -> Result {
+        let mut process = self.process().take().expect("the server runs");
+        process.signal(Signal::TERM);
+        until("it ends", || process.ended().is_some()).map_err(|_| self.failure("does not shut down"))
+    }
+
+    /// Kills it if it runs, and starts it again on its port, with what it had on disk.
+    pub fn restart(&self) -> Result {
+        self.kill();
+        match self.launch()? {
+            Launched::Ready => Ok(()),
+            Launched::PortTaken => Err(self.failure("found its port taken when it came back")),
+        }
+    }
+
+    /// Kills it if it runs, removes what it had on disk, and starts it again on its port.
+    pub fn restart_empty(&self) -> Result {
+        self.kill();
+        let emptied = fs::remove_dir_all(self.folder()).and_then(|()| fs::create_dir(self.folder()));
+        emptied.map_err(Failure::during("cannot empty the folder of a server"))?;
+        self.write_settings()?;
+        self.restart()
+    }
+
+    /// What `redis-cli` prints for a command, sent by a user who may do everything. An error of the server is its text.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    #[track_caller]
+    pub fn cli(&self, words: &[&str]) -> String {
+        self.try_cli(words).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    pub(super) fn try_cli(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.redis_cli();
+        command.args(words);
+        process::output(command).map(|answer| answer.trim_end().to_owned())
+    }
+
+    /// `redis-cli`, logged in.
+    pub(super) fn redis_cli(&self) -> Command {
+        let mut command = process::tied("redis-cli");
+        command.env("REDISCLI_AUTH", ADMIN).args(["-h", "127.0.0.1", "--user", ADMIN, "-p"]);
+        command.arg(self.port.to_string());
+        command
+    }
+
+    fn write_settings(&self) -> Result {
+        let text = self.plan.text(self.port, self.folder());
+        fs::write(self.folder().join("redis.conf"), text).map_err(Failure::during("cannot write redis.conf"))
+    }
+
+    fn launch(&self) -> Result<Launched> {
+        let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
+        let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
+        let mut command = process::tied(process::find("redis-server")?);
+        command.arg(self.folder().join("redis.conf")).args(self.plan.is_sentinel.then_some("--sentinel"));
+        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
+        let mut process = Process::start(command)?;
+        let mut ended = false;
+        until("it answers", || {
+            ended = process.ended().is_some();
+            ended || self.is_answered_by(process.id())
+        })
+        .map_err(|_| self.failure("does not answer"))?;
+        if !ended {
+            *self.process() = Some(process);
+            return Ok(Launched::Ready);
+        }
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        if log.contains("Address already in use") {
+            Ok(Launched::PortTaken)
+        } else {
+            Err(self.failure("ended at once"))
+        }
+    }
+
+    /// Whether it is this process that answers, and not another on its port; and whether it has loaded its data.
+    fn is_answered_by(&self, pid: u32) -> bool {
+        let its_number = format!("process_id:{pid}");
+        self.try_cli(&["INFO"])
+            .is_ok_and(|info| info.lines().any(|line| line.trim_end() == its_number) && !info.contains("loading:1"))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder().join("log")
+    }
+
+    fn failure(&self, what: &str) -> Failure {
+        Failure::new(format!(
+            "redis-server on port {} {what}; its log ends:\n  {}",
+            self.port,
+            process::tail(&self.log())
+        ))
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: Signal) {
+        self.process().as_ref().expect("the server runs").signal(signal);
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As the password of an URL.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
