@@ -1,5 +1,9 @@
 //! Installs what is missing, and says so. Where nothing is missing it changes nothing.
 
+mod packages;
+mod peers;
+mod redis;
+
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,7 +29,10 @@ pub(crate) fn run() -> Result {
         let install = format!("install cargo-deny --version {CARGO_DENY_VERSION} --locked --debug --root");
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
-    Ok(())
+    let peers = peers::Missing::find();
+    packages::install(&[redis::packages(), peers.packages()].concat())?;
+    redis::link_server()?;
+    peers.install()
 }
 
 /// The installed cargo-deny, if there is one.
@@ -34,6 +41,7 @@ pub(crate) fn cargo_deny() -> Option<PathBuf> {
     [PathBuf::from("cargo-deny"), ours].into_iter().find(|at| sh::succeeds(Command::new(at).arg("--version")))
 }
 
+/// Where everything goes that is installed for this repository alone. The testbed looks for it there.
 fn tools() -> PathBuf {
     sh::target_dir().join("tools")
 }

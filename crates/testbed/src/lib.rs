@@ -21,6 +21,7 @@ mod folder;
 mod ports;
 mod process;
 pub mod redis;
+mod tools;
 mod wait;
 
 pub use failure::{Failure, Result};

@@ -3,13 +3,13 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, mpsc};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Failure, PATIENCE, Result};
+use crate::{Failure, PATIENCE, Result, tools};
 
 /// Runs the rest of its arguments, unless whoever started it is gone already: then the signal of its death came before we
 /// asked for it, and will not come again.
@@ -23,13 +23,6 @@ pub(crate) fn tied(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Where a program lies, or what installs it.
-pub(crate) fn find(program: &str) -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
-    found.ok_or_else(|| Failure::new(format!("{program} is not on the PATH; `cargo xtask setup` installs it")))
-}
-
 /// A running process, killed when dropped.
 pub(crate) struct Process {
     child: Child,
@@ -38,7 +31,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a [`tied`] command.
     pub(crate) fn start(command: Command) -> Result<Self> {
-        find("setpriv")?;
+        tools::program("setpriv")?;
         let shown = shown(&command);
         Ok(Self { child: spawn(command).map_err(Failure::during(format!("cannot run {shown}")))? })
     }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::{self, Process};
-use crate::{Failure, Result, folder, ports, until};
+use crate::{Failure, Result, folder, ports, tools, until};
 
 /// How the testbed itself is let in, whatever the test does to the other users.
 pub(super) const ADMIN: &str = "testbed";
@@ -66,7 +66,7 @@ impl Builder {
 
     /// Starts it, and returns when it answers.
     pub fn start(&self) -> Result<Server> {
-        process::find("redis-cli")?;
+        tools::program("redis-cli")?;
         for _ in 0..PORTS_MAX {
             let (port, folder) = (ports::free()?, folder::make()?);
             let server = Server { process: Mutex::default(), port, plan: self.clone(), folder };
@@ -233,7 +233,7 @@ impl Server {
     fn launch(&self) -> Result<Launched> {
         let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
         let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
-        let mut command = process::tied(process::find("redis-server")?);
+        let mut command = process::tied(tools::program("redis-server")?);
         command.arg(self.folder().join("redis.conf")).args(self.plan.is_sentinel.then_some("--sentinel"));
         command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
         let mut process = Process::start(command)?;
