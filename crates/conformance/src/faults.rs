@@ -11,8 +11,8 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{StreamExt as _, stream};
 use leasehold::backend::{
-    Annotation, Asked, Backend, Capabilities, Departure, KeyView, Lease, Note, Notice, Page, Place, Query, Renewal,
-    Request, Standing, Version,
+    Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, Note, Notice, Page, Place, Query,
+    Renewal, Request, Standing, Version,
 };
 use leasehold::clock::Timer;
 use leasehold::{Error, ErrorKind, Key, Result};
@@ -235,6 +235,10 @@ impl Backend for Faulty {
             Some(Fault::Swallowed | Fault::Unanswered) => Box::pin(stream::pending()),
             Some(_) => Box::pin(broken),
         }
+    }
+
+    fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        self.store.checkup()
     }
 }
 

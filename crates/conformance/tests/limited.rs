@@ -9,8 +9,8 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use leasehold::backend::memory::Memory;
 use leasehold::backend::{
-    Annotation, Asked, Backend, Capabilities, Departure, KeyView, Lease, Note, Notice, Page, Patience, Place, Query,
-    Renewal, Request, Standing, Version,
+    Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, Note, Notice, Page, Patience, Place,
+    Query, Renewal, Request, Standing, Version,
 };
 use leasehold::clock::{Clock, Hand};
 use leasehold::{Claim, Key, Result};
@@ -66,6 +66,10 @@ impl Backend for Limited {
 
     fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
         self.0.watch(key)
+    }
+
+    fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        self.0.checkup()
     }
 }
 

@@ -4,8 +4,12 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
+#[cfg(feature = "redis")]
+mod io;
 pub mod memory;
 mod notices;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -66,6 +70,9 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// The holders of one key: first as they are, then every time they or their notes change. Where the server tells of
     /// every change, so does the stream; it may repeat a state, and it ends with an error when it can no longer follow.
     fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>>;
+
+    /// Looks at the store itself: whether it is set up so that locks on it can be trusted.
+    fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>>;
 }
 
 /// What a store can do. A claim that it cannot honour is refused before anything is sent.
@@ -260,6 +267,8 @@ pub enum Notice {
     Gone(EntryId),
     /// Its holder has been asked to let go.
     YieldAsked(EntryId),
+    /// The store may have forgotten things: it was restarted, or another server took over. Every lease is in doubt.
+    Shaken,
 }
 
 /// What became of a note.
@@ -351,4 +360,66 @@ pub struct EntryView {
     pub lease_left: Duration,
     /// Whether it has been asked to let go.
     pub yield_asked: bool,
+    /// Whether a program of another kind made it. Then only its owner, as the store has it, and its lease are known.
+    pub foreign: bool,
+}
+
+/// What a look at a store came to, in one respect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at, in a word or two: `eviction`, `role`.
+    pub check: &'static str,
+    /// Whether it is as it should be.
+    pub verdict: Verdict,
+    /// What was found.
+    pub finding: String,
+    /// What to do about it.
+    pub advice: Option<String>,
+}
+
+/// How much a [`Finding`] matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is as it should be.
+    Fine,
+    /// Locks work, with a risk that their user should know of.
+    Warning,
+    /// Locks cannot be trusted, or not be had.
+    Fault,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn fine(check: &'static str, finding: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Fine, finding: finding.into(), advice: None }
+    }
+
+    /// There is a risk.
+    pub fn warning(check: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Warning, finding: finding.into(), advice: Some(advice.into()) }
+    }
+
+    /// The same, of one server among several.
+    #[must_use]
+    pub fn of(mut self, server: impl fmt::Display) -> Self {
+        self.finding = format!("{server}: {}", self.finding);
+        self
+    }
+
+    /// It cannot stay so.
+    pub fn fault(check: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { check, verdict: Verdict::Fault, finding: finding.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// `role: it is a replica, which cannot be written to: name its master`
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.check, self.finding)?;
+        match &self.advice {
+            Some(advice) => write!(f, ": {advice}"),
+            None => Ok(()),
+        }
+    }
 }

@@ -165,7 +165,7 @@ impl Client {
     }
 
     pub(crate) fn hear(&self, notice: Notice) {
-        self.keeper.hear(notice);
+        self.keeper.hear(self.now(), notice);
     }
 
     pub(crate) fn kept(&self) -> usize {

@@ -93,6 +93,13 @@ impl Error {
         self
     }
 
+    /// The same error about a request that only asked.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_no_effect(mut self) -> Self {
+        self.0.fate = Fate::NotApplied;
+        self
+    }
+
     /// The same error, naming the key it is about.
     #[must_use]
     pub fn at(mut self, key: &Key) -> Self {

@@ -128,6 +128,8 @@ mod locks;
 mod primitive;
 pub mod queue;
 mod sync;
+#[cfg(feature = "redis")]
+mod url;
 
 pub use crate::acquire::{Attempt, Busy};
 pub use crate::claim::{Capacity, Claim};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::memory::Memory;
+#[cfg(feature = "redis")]
+use crate::backend::redis::{self, Redis};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::Sqlite;
 use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
@@ -243,6 +245,8 @@ impl Builder {
             Address::Memory(name) => Arc::new(Memory::named(&name)),
             #[cfg(feature = "sqlite")]
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
+            #[cfg(feature = "redis")]
+            Address::Redis(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
     }
@@ -262,6 +266,8 @@ enum Address {
     Memory(String),
     #[cfg(feature = "sqlite")]
     Sqlite(String),
+    #[cfg(feature = "redis")]
+    Redis(Box<redis::Builder>),
 }
 
 impl Address {
@@ -274,6 +280,10 @@ impl Address {
             ("memory", name) => Ok(Self::Memory(name)),
             #[cfg(feature = "sqlite")]
             ("sqlite", path) => Ok(Self::Sqlite(path)),
+            #[cfg(feature = "redis")]
+            ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster", _) => {
+                Ok(Self::Redis(Box::new(Redis::builder(url)?)))
+            }
             #[cfg(not(feature = "sqlite"))]
             ("sqlite", _) => unsupported("this program was built without the feature \"sqlite\"".into()),
             _ => unsupported(format!(

@@ -16,8 +16,8 @@ use tokio::sync::broadcast;
 
 use crate::backend::notices::NoticeBoard;
 use crate::backend::{
-    Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Notice,
-    Page, Patience, Place, Query, Renewal, Request, Standing, Version,
+    Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, Finding, KeyView, Lease, LeaseId, Note,
+    Notice, Page, Patience, Place, Query, Renewal, Request, Standing, Version,
 };
 use crate::claim::{Capacity, Claim};
 use crate::clock::{Clock, Moment};
@@ -394,6 +394,7 @@ impl Line {
             age: entry.entered_at.until(now),
             lease_left: now.until(entry.expires_at),
             yield_asked: entry.yield_asked,
+            foreign: false,
         };
         self.entries.iter().enumerate().skip(range.start).take(range.len()).map(view).collect()
     }
@@ -475,6 +476,12 @@ impl Backend for Memory {
             }
         };
         Box::pin(stream::unfold((Some(first), Some(changes)), follow))
+    }
+
+    fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        let advice = "no other process sees its locks: name another store";
+        let finding = Finding::warning("reach", "it is the memory of this process", advice);
+        at_first_poll(|| Ok(vec![finding]))
     }
 }
 

@@ -133,8 +133,10 @@ impl Agenda {
     }
 
     /// The store says something of an entry that nobody asked about. Rare enough to look for it among all.
-    pub(crate) fn hear(&mut self, notice: Notice) {
-        let (Notice::Gone(entry) | Notice::YieldAsked(entry)) = notice;
+    pub(crate) fn hear(&mut self, now: Moment, notice: Notice) {
+        let (Notice::Gone(entry) | Notice::YieldAsked(entry)) = notice else {
+            return self.doubt_all(now);
+        };
         let Some(hold) = self.seats.values().map(|kept| &kept.hold).find(|hold| hold.place.entry == entry).cloned()
         else {
             return; // not ours, or left meanwhile
@@ -145,6 +147,7 @@ impl Agenda {
                 hold.lose(Loss::Gone);
                 self.unseat(&hold);
             }
+            Notice::Shaken => {}
         }
     }
 

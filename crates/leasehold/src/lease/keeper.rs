@@ -58,9 +58,9 @@ impl Keeper {
     }
 
     /// Takes note of what the store says of an entry by itself.
-    pub(crate) fn hear(&self, notice: Notice) {
+    pub(crate) fn hear(&self, now: Moment, notice: Notice) {
         tracing::debug!(target: "leasehold::keeper", ?notice, "the store says");
-        locked(&self.shared.agenda).hear(notice);
+        locked(&self.shared.agenda).hear(now, notice);
     }
 
     /// How many leases are being kept.
@@ -127,7 +127,7 @@ impl Keeper {
             match event {
                 Event::Stop => return,
                 Event::Look => {}
-                Event::Notice(notice) => self.hear(notice),
+                Event::Notice(notice) => self.hear(clock.now(), notice),
                 Event::Answer(answer) => self.settle(clock.now(), answer),
             }
         }

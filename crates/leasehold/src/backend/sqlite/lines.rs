@@ -544,5 +544,6 @@ fn entry_view(row: &Row<'_>, key: &Key, now: Moment) -> Result<EntryView> {
         age: moment(row.get(8).map_err(fault)?).until(now),
         lease_left: now.until(moment(row.get(9).map_err(fault)?)),
         yield_asked: row.get(10).map_err(fault)?,
+        foreign: false,
     })
 }

@@ -1,0 +1,46 @@
+//! A thread of a store's own, for connections that must go on while the caller's runtime is blocked or gone.
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The thread and its runtime. Both end when this is dropped.
+#[derive(Debug)]
+pub(super) struct IoThread {
+    handle: Handle,
+    /// Dropped with this; the thread waits for that.
+    _stay: oneshot::Sender<()>,
+}
+
+impl IoThread {
+    pub(super) fn start(name: &str) -> Result<Self> {
+        let refused = |cause| {
+            Error::new(ErrorKind::Closed, "the operating system refused a thread for the connections").caused_by(cause)
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(refused)?;
+        let handle = runtime.handle().clone();
+        let (stay, gone) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || {
+                let _ = runtime.block_on(gone);
+            })
+            .map_err(refused)?;
+        Ok(Self { handle, _stay: stay })
+    }
+
+    /// Does the work on this thread. It is done to its end even if nobody waits for it any more.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        match self.handle.spawn(work).await {
+            Ok(output) => output,
+            Err(cause) => {
+                let stopped = Error::new(ErrorKind::Closed, "the thread of the connections has ended");
+                Err(stopped.caused_by(cause).with_unknown_fate())
+            }
+        }
+    }
+}

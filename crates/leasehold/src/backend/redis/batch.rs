@@ -1,0 +1,126 @@
+//! Requests that are ready together go together, in one call of their script.
+//!
+//! A runtime that takes locks has a connection of its own here, so that an uncontended lock costs no change of threads: on
+//! an idle machine waking another thread takes as long as the trip to the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use redis::Value;
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backend::redis::call::{Call, Verb};
+use crate::backend::redis::wire::Wire;
+use crate::clock::{Clock, Timer};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most requests in one call, so that one does not keep the server from everybody else.
+const TOGETHER_MAX: usize = 64;
+
+/// One request, and where its answer goes.
+pub(super) struct Job {
+    pub(super) call: Call,
+    pub(super) answer: oneshot::Sender<Result<Value>>,
+}
+
+/// The connection of one runtime.
+#[derive(Clone)]
+pub(super) struct Local {
+    pub(super) runtime: runtime::Id,
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+impl Local {
+    /// Must be called on a runtime; the connection lives and ends with it, or with this.
+    pub(super) fn start(wire: Wire) -> Self {
+        let (jobs, ready) = mpsc::unbounded_channel();
+        tokio::spawn(run(Arc::new(wire), ready));
+        Self { runtime: runtime::Handle::current().id(), jobs }
+    }
+
+    /// The answer, or the call back if that runtime is no more.
+    pub(super) async fn ask(&self, call: Call) -> Result<Result<Value>, Call> {
+        let (answer, answered) = oneshot::channel();
+        if let Err(refused) = self.jobs.send(Job { call, answer }) {
+            return Err(refused.0.call);
+        }
+        Ok(answered.await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Unreachable, "the runtime of the connection has ended").with_unknown_fate())
+        }))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.jobs.is_closed()
+    }
+}
+
+/// Whether the runtime that this is called on has what a connection needs. There is no other way to ask than to try, and
+/// one that has not panics.
+pub(super) fn can_connect() -> bool {
+    std::panic::catch_unwind(|| {
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        let soon = timer.within(Duration::from_secs(1), std::future::ready(()));
+        tokio::net::UnixStream::pair().is_ok() && soon.now_or_never().is_some()
+    })
+    .unwrap_or(false)
+}
+
+async fn run(wire: Arc<Wire>, mut ready: mpsc::UnboundedReceiver<Job>) {
+    let mut under_way = FuturesUnordered::new();
+    let mut jobs = Vec::new();
+    loop {
+        let received = {
+            let mut receiving = std::pin::pin!(ready.recv_many(&mut jobs, TOGETHER_MAX));
+            loop {
+                if under_way.is_empty() {
+                    break receiving.await;
+                }
+                match select(receiving.as_mut(), under_way.next()).await {
+                    Either::Left((received, _)) => break received,
+                    Either::Right(_) => {}
+                }
+            }
+        };
+        if received == 0 {
+            break;
+        }
+        for (verb, slot, group) in grouped(&mut jobs, &wire) {
+            under_way.push(answer(wire.clone(), verb, slot, group));
+        }
+    }
+    while under_way.next().await.is_some() {}
+}
+
+/// Jobs that one call can do: of one verb, and of one slot where there are slots. Departures first, because they make room.
+fn grouped(jobs: &mut Vec<Job>, wire: &Wire) -> Vec<(Verb, u16, Vec<Job>)> {
+    let mut groups: Vec<(Verb, u16, Vec<Job>)> = Vec::with_capacity(2);
+    for job in jobs.drain(..) {
+        let (verb, slot) = (job.call.verb, if wire.has_slots() { job.call.names.slot() } else { 0 });
+        match groups.iter_mut().find(|(known, of, _)| (*known, *of) == (verb, slot)) {
+            Some((_, _, group)) => group.push(job),
+            None => groups.push((verb, slot, vec![job])),
+        }
+    }
+    groups.sort_by_key(|(verb, _, _)| *verb != Verb::Leave);
+    groups
+}
+
+async fn answer(wire: Arc<Wire>, verb: Verb, slot: u16, group: Vec<Job>) {
+    let answers = wire.call(verb, slot, group.iter().map(|job| &job.call)).await;
+    match answers {
+        Ok(answers) => {
+            for (job, answer) in group.into_iter().zip(answers) {
+                let _ = job.answer.send(answer); // nobody may wait for it any more
+            }
+        }
+        Err(error) => {
+            for job in group {
+                let _ = job.answer.send(Err(error.clone()));
+            }
+        }
+    }
+}

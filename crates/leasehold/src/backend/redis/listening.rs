@@ -1,0 +1,113 @@
+//! Keeps this client subscribed: connects, listens, notices when it stops hearing, and starts anew.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::Notice;
+use crate::backend::redis::health::Health;
+use crate::backend::redis::hub::Hub;
+use crate::backend::redis::wire::{Link, Wire};
+use crate::clock::{Clock, Timer};
+use crate::error::{ErrorKind, Result};
+
+/// How often a connection that says nothing is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// The first pause after a failure; it doubles with each in a row up to the second.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Connects for the first time, refuses a server that is unfit, and goes on in the background until its runtime ends.
+pub(super) async fn start(wire: Arc<Wire>, hub: Arc<Hub>, eviction_accepted: bool) -> Result<Health> {
+    let mut ear = Ear { wire, hub, channels: HashSet::new(), run_id: None };
+    let mut link = ear.connect().await?;
+    let health = ear.examine(&mut link).await?;
+    health.refuse_if_unfit(eviction_accepted)?;
+    ear.listen(&mut link).await?;
+    tokio::spawn(ear.run(link));
+    Ok(health)
+}
+
+struct Ear {
+    wire: Arc<Wire>,
+    hub: Arc<Hub>,
+    /// Those that this connection is subscribed to.
+    channels: HashSet<String>,
+    /// Which server we heard last.
+    run_id: Option<String>,
+}
+
+impl Ear {
+    async fn run(mut self, mut link: Link) {
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        loop {
+            while self.still_hears(&timer, &mut link).await {}
+            self.wire.forget(&link);
+            let mut pause = PAUSE;
+            link = loop {
+                match self.start_anew().await {
+                    Ok(link) => break link,
+                    Err(error) => {
+                        tracing::debug!(target: "leasehold::redis", %error, "not listening");
+                        timer.sleep(pause).await;
+                        pause = (pause * 2).min(PAUSE_MAX);
+                    }
+                }
+            };
+        }
+    }
+
+    /// Waits until something stirs or it is time to ask. False if the connection is no longer good.
+    async fn still_hears(&mut self, timer: &Timer, link: &mut Link) -> bool {
+        timer.within(PING_EVERY, self.hub.stirred.notified()).await;
+        self.listen(link).await.is_ok() && link.command(&redis::cmd("PING")).await.is_ok()
+    }
+
+    async fn start_anew(&mut self) -> Result<Link> {
+        self.channels.clear();
+        let mut link = self.connect().await?;
+        let before = self.run_id.clone();
+        self.examine(&mut link).await?;
+        self.listen(&mut link).await?;
+        if self.run_id != before {
+            tracing::warn!(target: "leasehold::redis", "another server answers now, or it was restarted: asking about every lease");
+            self.hub.notices.post(Notice::Shaken);
+        }
+        // Whatever was said meanwhile was not heard.
+        self.hub.let_all_look();
+        Ok(link)
+    }
+
+    /// Any server will do: what is published on one node of a cluster is heard on all.
+    async fn connect(&self) -> Result<Link> {
+        self.wire.link_to(0).await
+    }
+
+    async fn examine(&mut self, link: &mut Link) -> Result<Health> {
+        let health = match Health::of(link).await {
+            // A user without the right to ask still may lock.
+            Err(error) if error.kind() == ErrorKind::Unusable => Health::default(),
+            health => health?,
+        };
+        self.run_id = Some(health.run_id.clone());
+        Ok(health)
+    }
+
+    /// Subscribes to what somebody wants to hear, and to nothing else.
+    async fn listen(&mut self, link: &mut Link) -> Result<()> {
+        let wanted = self.hub.channels();
+        for channel in &wanted {
+            if self.channels.insert(channel.clone()) {
+                link.subscribe(channel).await?;
+                self.hub.confirm(channel);
+            }
+        }
+        let unwanted: Vec<String> = self.channels.iter().filter(|channel| !wanted.contains(channel)).cloned().collect();
+        for channel in unwanted {
+            self.channels.remove(&channel);
+            link.unsubscribe(&channel).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Where a key's line lives on the server, and which slot of a cluster that is.
+
+use std::ops::Range;
+
+use percent_encoding::percent_decode;
+
+use crate::key::{Key, Namespace};
+
+/// What of a name stands as it is beside letters, digits, `-`, `_`, `.` and `:`. All that prints but for `%`, which encodes,
+/// and braces, which would move a key to another slot of a cluster and let one name reach into the side keys of another.
+const VERBATIM: &[u8] = b" !\"#$&'()*+,/;<=>?@[\\]^`|~";
+
+/// The keys of one line, one behind the other in one text. All lie in one slot: the side keys name the lock in braces.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    text: String,
+    ends: [usize; 4],
+}
+
+impl Names {
+    pub(super) fn of(key: &Key) -> Self {
+        let lock = lock_name(key);
+        let mut text = String::with_capacity(lock.len() * 4 + 32);
+        text.push_str(&lock);
+        let mut ends = [lock.len(); 4];
+        for (nth, side) in ["line", "queue", "leases"].into_iter().enumerate() {
+            for part in ["{", &lock, "}:", side] {
+                text.push_str(part);
+            }
+            ends[nth + 1] = text.len();
+        }
+        Self { text, ends }
+    }
+
+    /// What other programs look at.
+    pub(super) fn lock(&self) -> &str {
+        self.part(0..self.ends[0])
+    }
+
+    /// Where the entries are, and the channel on which observers of them listen.
+    pub(super) fn line(&self) -> &str {
+        self.part(self.ends[0]..self.ends[1])
+    }
+
+    /// The channel on which Redisson says that the lock is free.
+    pub(super) fn freed(&self) -> String {
+        format!("redisson_lock__channel:{{{}}}", self.lock())
+    }
+
+    /// Lock, line, queue and leases: what every script is given, in its order.
+    pub(super) fn all(&self) -> [&str; 4] {
+        let [_, line, queue, leases] = self.ends;
+        [self.lock(), self.line(), self.part(line..queue), self.part(queue..leases)]
+    }
+
+    pub(super) fn slot(&self) -> u16 {
+        slot(self.lock().as_bytes())
+    }
+
+    fn part(&self, range: Range<usize>) -> &str {
+        &self.text[range]
+    }
+}
+
+/// `namespace:name`, or the name alone in the empty namespace.
+fn lock_name(key: &Key) -> String {
+    let name = key.encoded(VERBATIM);
+    match key.namespace().as_str() {
+        "" => name,
+        namespace => format!("{namespace}:{name}"),
+    }
+}
+
+/// A pattern that finds the locks and the lines of a namespace, and more.
+pub(super) fn pattern(namespace: &Namespace) -> String {
+    // A namespace has no character that means something in a pattern.
+    match namespace.as_str() {
+        "" => "*".into(),
+        namespace => format!("*{namespace}:*"),
+    }
+}
+
+/// The key that this is the lock or the line of, in that namespace. In the empty namespace every key could be a lock of
+/// somebody, so there only lines count.
+pub(super) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
+    let of_line = found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}:line"));
+    let lock = match of_line {
+        Some(lock) => lock,
+        None if namespace.as_str().is_empty() => return None,
+        None => found,
+    };
+    let name = match namespace.as_str() {
+        "" => lock,
+        namespace => lock.strip_prefix(namespace.as_bytes())?.strip_prefix(b":")?,
+    };
+    let name: Vec<u8> = percent_decode(name).collect();
+    let key = Key::new(namespace, name).ok()?;
+    // What we would write otherwise is not one of ours, and could not be reached by that name.
+    (lock_name(&key).as_bytes() == lock).then_some(key)
+}
+
+/// The slot that a cluster puts a key in that has no braces: CRC-16 (XMODEM) modulo 16384, as its specification says.
+fn slot(key: &[u8]) -> u16 {
+    let crc = key.iter().fold(0u16, |crc, byte| {
+        (0..8).fold(
+            crc ^ (u16::from(*byte) << 8),
+            |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 },
+        )
+    });
+    crc % 16384
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &[u8]) -> Key {
+        Key::new(&Namespace::new(namespace).unwrap(), name).unwrap()
+    }
+
+    #[test]
+    fn an_ordinary_name_is_found_where_any_client_would_look_for_it() {
+        let names = Names::of(&key("lock", b"billing/close"));
+        assert_eq!(
+            names.all(),
+            [
+                "lock:billing/close",
+                "{lock:billing/close}:line",
+                "{lock:billing/close}:queue",
+                "{lock:billing/close}:leases"
+            ]
+        );
+        assert_eq!((names.lock(), names.line()), ("lock:billing/close", "{lock:billing/close}:line"));
+        assert_eq!(Names::of(&key("", b"orders")).lock(), "orders");
+    }
+
+    #[test]
+    fn no_name_reaches_into_another_or_leaves_its_slot() {
+        let names = Names::of(&key("lock", b"{a}:line"));
+        assert_eq!(names.lock(), "lock:%7Ba%7D:line");
+        assert_ne!(Names::of(&key("lock", b"a")).line(), names.lock());
+    }
+
+    #[test]
+    fn a_key_is_known_again_by_its_lock_and_by_its_line() {
+        for name in [b"a" as &[u8], b"a b/c", b"100%", b"{x}", "ü".as_bytes(), b"\0\xff", b"*?[a]", b"a:b"] {
+            let key = key("shop", name);
+            let names = Names::of(&key);
+            assert_eq!(key_of(key.namespace(), names.lock().as_bytes()), Some(key.clone()));
+            assert_eq!(key_of(key.namespace(), names.line().as_bytes()), Some(key.clone()));
+            assert_eq!(key_of(key.namespace(), names.all()[2].as_bytes()), None, "{name:?}");
+            assert_eq!(key_of(&Namespace::new("sho").unwrap(), names.lock().as_bytes()), None);
+        }
+        let none = Namespace::new("").unwrap();
+        assert_eq!(key_of(&none, b"whatever"), None);
+        assert_eq!(key_of(&none, b"{orders}:line").unwrap().name(), b"orders");
+        assert_eq!(key_of(&Namespace::default(), b"lock:a%20b"), None, "we would write it with a space");
+    }
+
+    /// The first is the check value of the specification; the others were read off a server by CLUSTER KEYSLOT.
+    #[test]
+    fn slots_are_those_of_a_cluster() {
+        assert_eq!(slot(b"123456789"), 0x31C3);
+        assert_eq!(slot(b"lock:a"), 6035);
+        assert_eq!(slot(b""), 0);
+    }
+}

@@ -1,0 +1,280 @@
+//! What the scripts answer, taken apart. Nothing that a server can say makes this panic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::backend::{
+    Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Place, Renewal, Request, Standing, Version,
+};
+use crate::claim::{Capacity, Claim};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fence::{FencingToken, Ticket};
+use crate::key::{Escaped, Key};
+use crate::queue;
+
+/// How soon the first in line looks again while a foreign client holds the key: it leaves without telling anybody.
+const FOREIGN_RECHECK: Duration = Duration::from_millis(50);
+
+/// A note as it stands behind an entry: three lengths and the pid, then the texts.
+pub(super) fn written(note: &Note) -> Vec<u8> {
+    let value = note.value.as_deref();
+    let valued = value.map_or(-1, |value| value.len() as i64);
+    let mut text = format!("{} {} {} {valued} ", note.pid, note.owner.len(), note.host.len()).into_bytes();
+    text.extend_from_slice(note.owner.as_bytes());
+    text.extend_from_slice(note.host.as_bytes());
+    text.extend_from_slice(value.unwrap_or_default());
+    text
+}
+
+fn note(text: &[u8]) -> Option<Note> {
+    let mut parts = text.splitn(5, |byte| *byte == b' ');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
+    let (pid, owner, host, value) = (number()?, number()?, number()?, number()?);
+    let texts = parts.next()?;
+    let (owner, rest) = texts.split_at_checked(usize::try_from(owner).ok()?)?;
+    let (host, rest) = rest.split_at_checked(usize::try_from(host).ok()?)?;
+    let value = match usize::try_from(value) {
+        Ok(length) => Some(rest.get(..length)?.into()),
+        Err(_) => None,
+    };
+    let text = |bytes: &[u8]| -> Arc<str> { String::from_utf8_lossy(bytes).into() };
+    Some(Note { owner: text(owner), host: text(host), pid: u32::try_from(pid).ok()?, value })
+}
+
+/// An entry without its id: `claim weight ticket channel note`.
+pub(super) struct Record {
+    pub(super) claim: Claim,
+    pub(super) ticket: Ticket,
+    pub(super) note: Note,
+}
+
+/// The capacity is the line's: entries do not repeat it.
+pub(super) fn record(text: &[u8], capacity: Capacity) -> Option<Record> {
+    let mut parts = text.splitn(5, |byte| *byte == b' ');
+    let (claim, weight, ticket, _channel, texts) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    let claim = match (claim, capacity) {
+        (b"x", _) => Claim::Exclusive,
+        (b"s", _) => Claim::Shared,
+        (b"p", Capacity::Permits(of)) => {
+            Claim::Permits { count: u32::try_from(number(weight)?).ok()?.try_into().ok()?, of }
+        }
+        _ => return None,
+    };
+    Some(Record { claim, ticket: Ticket(number(ticket)?), note: note(texts)? })
+}
+
+/// The token of a grant with that ticket.
+pub(super) fn token(claim: Claim, ticket: Ticket) -> Option<FencingToken> {
+    if claim.is_exclusive() { FencingToken::new(ticket.0) } else { None }
+}
+
+/// The capacity in the scripts' words.
+pub(super) fn capacity_word(capacity: Capacity) -> String {
+    match capacity {
+        Capacity::Whole => "w".into(),
+        Capacity::Permits(of) => of.to_string(),
+    }
+}
+
+fn capacity(word: &[u8]) -> Option<Capacity> {
+    match word {
+        b"w" => Some(Capacity::Whole),
+        number => std::str::from_utf8(number).ok()?.parse().ok().map(Capacity::Permits),
+    }
+}
+
+/// The standing of an entry that was in line and is no longer.
+pub(super) fn gone() -> Standing {
+    Standing::Refused { held_by: Vec::new(), recheck_in: Duration::ZERO }
+}
+
+/// What `enter.lua` says of one request.
+pub(super) fn standing(answer: &Value, request: &Request) -> Result<Standing> {
+    let Request { place, claim, .. } = request;
+    let parts = Parts::of(answer)?;
+    let lease = |ttl| Lease { id: LeaseId::Entry(place.clone()), ttl };
+    match parts.int(0)? {
+        1 => {
+            let ticket = Ticket(parts.natural(1)?);
+            Ok(Standing::Holding { ticket, token: token(*claim, ticket), lease: lease(parts.span(2)?) })
+        }
+        2 => {
+            let ahead = u32::try_from(parts.natural(1)?).unwrap_or(u32::MAX);
+            let recheck_in = recheck(ahead, parts.int(3)?, parts.int(4)?);
+            Ok(Standing::Waiting {
+                ahead: Some(ahead),
+                lease: Some(lease(parts.span(2)?)),
+                seen: Version(0),
+                recheck_in,
+            })
+        }
+        3 => {
+            let recheck_in = recheck(1, parts.int(1)?, parts.int(2)?);
+            let held_by = entries(parts.array(3)?, &place.key, claim.capacity(), parts.time(4)?, true)?;
+            Ok(Standing::Refused { held_by, recheck_in })
+        }
+        4 => Ok(gone()),
+        5 => {
+            let agreed = capacity(parts.bytes(1)?).ok_or_else(nonsense)?;
+            agreed.admits(*claim, &place.key)?;
+            Err(nonsense())
+        }
+        6 => Err(Error::new(ErrorKind::Full, format!("{} entries are in line already", parts.int(1)?))),
+        7 => Err(in_the_way(parts.bytes(1)?)),
+        8 => {
+            Err(Error::new(ErrorKind::Unusable, "the key's tokens have run out: its last one is the largest there is"))
+        }
+        _ => Err(nonsense()),
+    }
+}
+
+/// Whether `enter.lua` put us in line behind a holder of another kind.
+pub(super) fn waits_for_foreigner(answer: &Value) -> bool {
+    let Ok(parts) = Parts::of(answer) else { return false };
+    matches!((parts.int(0), parts.int(4)), (Ok(2), Ok(0..)))
+}
+
+fn in_the_way(kind: &[u8]) -> Error {
+    let kind = Escaped(kind);
+    Error::new(ErrorKind::KindMismatch, format!("a {kind} of somebody else's is stored at the place of this lock"))
+}
+
+/// `shortest` is the shortest lease in line, or negative. `before` is how many of us wait before us for a foreign holder,
+/// or negative if the holder is not foreign.
+fn recheck(ahead: u32, shortest: i64, before: i64) -> Duration {
+    let shortest = u64::try_from(shortest).map_or(Duration::MAX, Duration::from_millis);
+    let regular = queue::recheck_in(ahead, shortest);
+    match u32::try_from(before) {
+        Ok(before) => regular.min(FOREIGN_RECHECK.saturating_mul(before.saturating_add(1))),
+        Err(_) => regular,
+    }
+}
+
+/// What `leave.lua` says of one entry.
+pub(super) fn departure(answer: &Value) -> Result<Departure> {
+    match answer {
+        Value::Int(0) => Ok(Departure::WasGone),
+        Value::Int(1) => Ok(Departure::WasWaiting),
+        Value::Int(2) => Ok(Departure::WasHolding),
+        _ => Err(nonsense()),
+    }
+}
+
+/// What `renew.lua` says of one lease.
+pub(super) fn renewal(answer: &Value, ttl: Duration) -> Renewal {
+    match answer {
+        Value::Int(0) => Renewal::Lost,
+        Value::Int(wanted @ 1..=2) => Renewal::Renewed { ttl, yield_asked: *wanted == 2 },
+        _ => Renewal::Unknown(nonsense()),
+    }
+}
+
+/// What `inspect.lua` says of one line, and the version by which observers know it.
+pub(super) fn view(answer: &Value, key: &Key) -> Result<(KeyView, u64)> {
+    let parts = Parts::of(answer)?;
+    if !parts.bytes(0)?.is_empty() {
+        return Err(in_the_way(parts.bytes(0)?).at(key));
+    }
+    let now = parts.time(1)?;
+    let capacity = capacity(parts.bytes(2)?).ok_or_else(nonsense)?;
+    let mut holders = entries(parts.array(3)?, key, capacity, now, true)?;
+    holders.sort_by_key(|holder| holder.ticket);
+    let waiters = entries(parts.array(4)?, key, capacity, now, false)?;
+    let capacity = if holders.is_empty() && waiters.is_empty() { None } else { Some(capacity) };
+    Ok((KeyView { key: key.clone(), capacity, holders, waiters: Some(waiters) }, parts.time(5)?))
+}
+
+/// What observers are told of one key: `version`, then nothing if nobody holds it, or `lease id record`. `None`: it does not
+/// say, so look.
+pub(super) fn sight(message: &[u8], key: &Key) -> Option<(KeyView, u64)> {
+    let mut parts = message.splitn(4, |byte| *byte == b' ');
+    let mut next = || parts.next().filter(|part| !part.is_empty());
+    let text = |part| std::str::from_utf8(part).ok();
+    let version = text(next()?)?.parse().ok()?;
+    let mut view = KeyView { key: key.clone(), capacity: None, holders: Vec::new(), waiters: None };
+    if let Some(left) = next() {
+        let (left, entry) = (text(left)?.parse().ok()?, text(next()?)?.parse().ok()?);
+        let Record { claim, ticket, note } = record(next()?, Capacity::Whole)?;
+        let (place, token) = (Place { key: key.clone(), entry }, token(claim, ticket));
+        let (age, lease_left) = (Duration::ZERO, Duration::from_millis(left));
+        let (yield_asked, foreign) = (false, false);
+        view.capacity = Some(Capacity::Whole);
+        view.holders.push(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign });
+    }
+    Some((view, version))
+}
+
+fn entries(answers: &[Value], key: &Key, capacity: Capacity, now: u64, hold: bool) -> Result<Vec<EntryView>> {
+    answers.iter().map(|answer| entry(&Parts::of(answer)?, key, capacity, now, hold)).collect()
+}
+
+/// One entry as `id record lease wish [mark]`. Its age is what its ticket, which is as large as the time it was given at,
+/// is behind the server's time.
+fn entry(parts: &Parts<'_>, key: &Key, capacity: Capacity, now: u64, holds: bool) -> Result<EntryView> {
+    let id: EntryId = std::str::from_utf8(parts.bytes(0)?).ok().and_then(|id| id.parse().ok()).ok_or_else(nonsense)?;
+    let lease_left = u64::try_from(parts.int(2)?).map_or(Duration::MAX, Duration::from_millis);
+    let yield_asked = parts.int(3)? == 1;
+    let place = Place { key: key.clone(), entry: id };
+    if let Ok(mark) = parts.bytes(4) {
+        let note = Note { owner: String::from_utf8_lossy(mark).into(), ..Note::default() };
+        let claim = Claim::Exclusive;
+        let (ticket, token, age) = (Ticket(0), None, Duration::ZERO);
+        return Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: true });
+    }
+    let Record { claim, ticket, note } = record(parts.bytes(1)?, capacity).ok_or_else(nonsense)?;
+    let token = if holds { token(claim, ticket) } else { None };
+    let age = Duration::from_micros(now.saturating_sub(ticket.0));
+    Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: false })
+}
+
+/// A list of answers.
+struct Parts<'a>(&'a [Value]);
+
+impl<'a> Parts<'a> {
+    fn of(answer: &'a Value) -> Result<Self> {
+        if let Value::Array(parts) = answer { Ok(Self(parts)) } else { Err(nonsense()) }
+    }
+
+    fn get(&self, at: usize) -> Result<&'a Value> {
+        self.0.get(at).ok_or_else(nonsense)
+    }
+
+    fn int(&self, at: usize) -> Result<i64> {
+        if let Value::Int(number) = self.get(at)? { Ok(*number) } else { Err(nonsense()) }
+    }
+
+    fn natural(&self, at: usize) -> Result<u64> {
+        u64::try_from(self.int(at)?).map_err(|_| nonsense())
+    }
+
+    fn span(&self, at: usize) -> Result<Duration> {
+        self.natural(at).map(Duration::from_millis)
+    }
+
+    fn bytes(&self, at: usize) -> Result<&'a [u8]> {
+        match self.get(at)? {
+            Value::BulkString(bytes) => Ok(bytes),
+            Value::SimpleString(text) => Ok(text.as_bytes()),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// Microseconds, as text: a number would be cut to what a script can count to.
+    fn time(&self, at: usize) -> Result<u64> {
+        std::str::from_utf8(self.bytes(at)?).ok().and_then(|time| time.parse().ok()).ok_or_else(nonsense)
+    }
+
+    fn array(&self, at: usize) -> Result<&'a [Value]> {
+        if let Value::Array(parts) = self.get(at)? { Ok(parts) } else { Err(nonsense()) }
+    }
+}
+
+fn nonsense() -> Error {
+    let why =
+        "a script of ours answered something that it cannot: is another program changing the keys beside the lock?";
+    Error::new(ErrorKind::Protocol, why).with_unknown_fate()
+}

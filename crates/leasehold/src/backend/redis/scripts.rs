@@ -1,0 +1,57 @@
+//! The scripts, each a verb on the lines of this server. Names and values reach them as keys and arguments only.
+
+use std::sync::LazyLock;
+
+/// How a holder is written at the lock's own key, for other programs to see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Layout {
+    /// A plain string, as `SET key value NX PX ttl` writes it: redis-py, node-redlock, redsync, rslock and many others
+    /// exclude us and are excluded by us.
+    #[default]
+    Canonical,
+    /// The hash of a Redisson `RLock`, and its channel. Exclusive locks only.
+    Redisson,
+}
+
+/// A script, and the digest by which a server knows it that has seen it before.
+pub(super) struct Script {
+    pub(super) code: String,
+    pub(super) digest: String,
+}
+
+/// The scripts of one layout.
+pub(super) struct Scripts {
+    pub(super) enter: Script,
+    pub(super) leave: Script,
+    pub(super) renew: Script,
+    pub(super) annotate: Script,
+    pub(super) wish: Script,
+    pub(super) inspect: Script,
+}
+
+impl Scripts {
+    pub(super) fn of(layout: Layout) -> &'static Self {
+        static CANONICAL: LazyLock<Scripts> = LazyLock::new(|| Scripts::on(include_str!("scripts/canonical.lua")));
+        static REDISSON: LazyLock<Scripts> = LazyLock::new(|| Scripts::on(include_str!("scripts/redisson.lua")));
+        match layout {
+            Layout::Canonical => &CANONICAL,
+            Layout::Redisson => &REDISSON,
+        }
+    }
+
+    fn on(layout: &str) -> Self {
+        let script = |verb: &str| {
+            let code = format!("{layout}\n{}\n{verb}", include_str!("scripts/line.lua"));
+            Script { digest: redis::Script::new(&code).get_hash().into(), code }
+        };
+        Self {
+            enter: script(include_str!("scripts/enter.lua")),
+            leave: script(include_str!("scripts/leave.lua")),
+            renew: script(include_str!("scripts/renew.lua")),
+            annotate: script(include_str!("scripts/annotate.lua")),
+            wish: script(include_str!("scripts/wish.lua")),
+            inspect: script(include_str!("scripts/inspect.lua")),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The connections of one runtime: made when needed, replaced when broken, and found by the slot of a key.
+//!
+//! The crate's own client for clusters is not used: it sends a request again whose answer was lost, and a lock must know.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
+
+use crate::backend::redis::fault;
+use crate::backend::redis::scripts::{Layout, Script, Scripts};
+use crate::backend::redis::topology::{Hear, Route, Servers, Topology};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::locked;
+use crate::url::Host;
+
+/// How often a request follows a key that has moved before it gives up.
+const REDIRECTS_MAX: usize = 4;
+
+/// What all connections of a client have in common.
+pub(super) struct Settings {
+    pub(super) topology: Topology,
+    pub(super) layout: Layout,
+    pub(super) scripts: &'static Scripts,
+    /// The channel on which this client hears of its entries.
+    pub(super) channel: String,
+    /// How many replicas must confirm a grant.
+    pub(super) replicas: u32,
+}
+
+pub(super) struct Wire {
+    pub(super) settings: Arc<Settings>,
+    hear: Option<Hear>,
+    state: Mutex<State>,
+    /// Held by whoever makes a connection or asks for the route, so that a hundred waiters make one.
+    opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    route: Option<Arc<Route>>,
+    links: HashMap<Host, Link>,
+    /// Tells a connection from the one that replaced it.
+    opened: u64,
+}
+
+/// A connection to one server.
+#[derive(Clone)]
+pub(super) struct Link {
+    host: Host,
+    connection: MultiplexedConnection,
+    number: u64,
+}
+
+impl Wire {
+    pub(super) fn new(settings: Arc<Settings>, hear: Option<Hear>) -> Self {
+        Self { settings, hear, state: Mutex::default(), opening: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether keys are spread over servers by their slots.
+    pub(super) fn has_slots(&self) -> bool {
+        matches!(self.settings.topology.servers, Servers::Cluster(_))
+    }
+
+    /// Calls a script on whoever has that slot. Tells by which connection it was answered. It is sent once, unless the server says that it did nothing.
+    pub(super) async fn ask(&self, slot: u16, script: &Script, call: &Cmd) -> Result<(Value, Link)> {
+        let mut link = self.link_to(slot).await?;
+        let mut asking = false;
+        for _ in 0..REDIRECTS_MAX {
+            let error = match link.send(script, call, asking).await {
+                Ok(answer) => return Ok((answer, link)),
+                Err(error) => error,
+            };
+            asking = matches!(error.kind(), redis::ErrorKind::Server(ServerErrorKind::Ask));
+            let moved_to = error.redirect_node().and_then(|(address, _)| host_of(address, &link.host));
+            let Some(host) = moved_to else {
+                self.learn_from(&error, &link);
+                return Err(fault::of_request(&error));
+            };
+            if !asking {
+                locked(&self.state).route = None;
+            }
+            link = self.link(&host).await?;
+        }
+        Err(Error::new(ErrorKind::Unreachable, "the key keeps moving between the cluster's nodes"))
+    }
+
+    /// A connection to whoever has that slot.
+    pub(super) async fn link_to(&self, slot: u16) -> Result<Link> {
+        let known = {
+            let state = locked(&self.state);
+            let host = state.route.as_ref().map(|route| route.host(slot));
+            host.and_then(|host| state.links.get(host)).cloned()
+        };
+        match known {
+            Some(link) => Ok(link),
+            None => {
+                let route = self.route().await?;
+                self.link(route.host(slot)).await
+            }
+        }
+    }
+
+    /// Who has which keys.
+    pub(super) async fn route(&self) -> Result<Arc<Route>> {
+        let _only_one = self.opening.lock().await;
+        if let Some(route) = locked(&self.state).route.clone() {
+            return Ok(route);
+        }
+        let route = Arc::new(self.settings.topology.route().await?);
+        locked(&self.state).route = Some(route.clone());
+        Ok(route)
+    }
+
+    /// A connection to that server.
+    pub(super) async fn link(&self, host: &Host) -> Result<Link> {
+        let _only_one = self.opening.lock().await;
+        if let Some(link) = locked(&self.state).links.get(host) {
+            return Ok(link.clone());
+        }
+        let connection = match self.settings.topology.connect(host, self.hear.clone()).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                // It may no longer be the one to ask.
+                locked(&self.state).route = None;
+                return Err(error);
+            }
+        };
+        let mut state = locked(&self.state);
+        state.opened += 1;
+        let link = Link { host: host.clone(), connection, number: state.opened };
+        state.links.insert(host.clone(), link.clone());
+        Ok(link)
+    }
+
+    /// Forgets a connection, unless it has been replaced already.
+    pub(super) fn forget(&self, link: &Link) {
+        let mut state = locked(&self.state);
+        if state.links.get(&link.host).is_some_and(|known| known.number == link.number) {
+            state.links.remove(&link.host);
+        }
+        state.route = None;
+    }
+
+    fn learn_from(&self, error: &RedisError, link: &Link) {
+        use ServerErrorKind as Server;
+        match error.kind() {
+            redis::ErrorKind::Server(Server::ReadOnly | Server::MasterDown | Server::ClusterDown) => self.forget(link),
+            redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {}
+            _ => self.forget(link),
+        }
+    }
+}
+
+impl Link {
+    /// Calls a script by its digest, which the server may have forgotten.
+    async fn send(&mut self, script: &Script, call: &Cmd, asking: bool) -> Result<Value, RedisError> {
+        match self.send_once(call, asking).await {
+            Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
+            answer => return answer,
+        }
+        // It did nothing, because it does not know the script. It is told, and asked again.
+        self.connection
+            .send_packed_command(redis::cmd("SCRIPT").arg("LOAD").arg(&script.code))
+            .await?
+            .extract_error()?;
+        self.send_once(call, asking).await
+    }
+
+    async fn send_once(&mut self, command: &Cmd, asking: bool) -> Result<Value, RedisError> {
+        if !asking {
+            return self.connection.send_packed_command(command).await?.extract_error();
+        }
+        let pipeline = redis::pipe().cmd("ASKING").ignore().add_command(command.clone()).to_owned();
+        let answers = self.connection.send_packed_commands(&pipeline, 1, 1).await?;
+        answers.into_iter().next_back().unwrap_or(Value::Nil).extract_error()
+    }
+
+    /// Listens on that channel, on this connection.
+    pub(super) async fn subscribe(&mut self, channel: &str) -> Result<()> {
+        self.connection.subscribe(channel).await.map_err(|error| fault::of_request(&error))
+    }
+
+    /// Stops listening.
+    pub(super) async fn unsubscribe(&mut self, channel: &str) -> Result<()> {
+        self.connection.unsubscribe(channel).await.map_err(|error| fault::of_request(&error))
+    }
+
+    /// Sends a command to this very server.
+    pub(super) async fn command(&mut self, command: &Cmd) -> Result<Value> {
+        let answer = self.connection.send_packed_command(command).await.and_then(Value::extract_error);
+        answer.map_err(|error| fault::of_request(&error))
+    }
+}
+
+/// `host:port`, where an empty host is the one that said so.
+fn host_of(address: &str, told_by: &Host) -> Option<Host> {
+    let (name, port) = address.rsplit_once(':')?;
+    let name = if name.is_empty() { &told_by.name } else { name };
+    Some(Host { name: name.trim_matches(['[', ']']).into(), port: port.parse().ok()? })
+}
