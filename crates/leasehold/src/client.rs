@@ -57,9 +57,10 @@ impl Client {
             keeper.clone().run(backend, notices, clock, chance.clone(), async move { stop.notified().await })
         };
         let departing = departures.run(backend.clone(), clock, attempt_limit);
-        driver.run(Box::pin(async {
+        let work = Box::pin(async {
             futures_util::future::join(keeping, departing).await;
-        }));
+        });
+        driver.run(work, attempt_limit / 2);
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             number: CLIENTS.fetch_add(1, Ordering::Relaxed),

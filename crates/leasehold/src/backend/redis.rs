@@ -105,14 +105,9 @@ impl Redis {
     async fn open(builder: Builder) -> Result<Self> {
         let Builder { name, topology, layout, replicas, eviction_accepted } = builder;
         let hub = Arc::new(Hub::new(replicas == 0));
-        let channel = hub.channel.clone();
-        let settings =
-            Arc::new(Settings { topology, layout, scripts: scripts::Scripts::of(layout), channel, replicas });
-        let hear = {
-            let hub = hub.clone();
-            Arc::new(move |push| hub.hear(push))
-        };
-        let wire = Arc::new(Wire::new(settings.clone(), Some(hear)));
+        let (client, scripts) = (hub.client.clone(), scripts::Scripts::of(layout));
+        let settings = Arc::new(Settings { topology, layout, scripts, client, replicas });
+        let wire = Arc::new(Wire::new(settings.clone(), "own", &hub, hub.stirred.clone()));
         let io = IoThread::start("leasehold-redis")?;
         let health = io.run(listening::start(wire.clone(), hub.clone(), eviction_accepted)).await?;
         for finding in
@@ -136,14 +131,7 @@ impl Shared {
             },
         };
         let wire = self.wire.clone();
-        let work = async move {
-            let answers = wire.call(call.verb, call.names.slot(), std::iter::once(&call)).await?;
-            answers
-                .into_iter()
-                .next()
-                .unwrap_or_else(|| Err(Error::new(ErrorKind::Protocol, "a script answered nothing")))
-        };
-        self.io.run(work).await
+        self.io.run(async move { wire.call_one(&call).await }).await
     }
 
     /// The connection of the runtime that this is called on, if it has one. Entering makes one; whatever else happens on
@@ -154,12 +142,13 @@ impl Shared {
         match &*locality {
             Locality::Nowhere => None,
             Locality::Here(local) if local.is_open() => (local.runtime == here.id()).then(|| local.clone()),
-            Locality::Here(_) | Locality::Undecided if verb == Verb::Enter => {
+            Locality::Here(_) | Locality::Undecided if verb != Verb::Leave => {
                 if !batch::can_connect() {
                     *locality = Locality::Nowhere;
                     return None;
                 }
-                let local = Local::start(Wire::new(self.settings.clone(), None));
+                let wire = Arc::new(Wire::new(self.settings.clone(), "local", &self.hub, Arc::default()));
+                let local = Local::start(wire, self.hub.clone());
                 *locality = Locality::Here(local.clone());
                 Some(local)
             }

@@ -1,6 +1,9 @@
 //! Where the keeper runs: on a thread of its own, so that a blocked runtime cannot starve it.
 
+use std::time::Duration;
+
 use futures_core::future::BoxFuture;
+use futures_util::future::select;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -9,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How long opening a store may take.
 #[cfg(feature = "sqlite")]
-const OPEN_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+const OPEN_MAX: Duration = Duration::from_secs(5);
 
 /// A runtime for the keeper, the departures, the timers and the store's connections of one client.
 pub(crate) struct Driver {
@@ -64,10 +67,21 @@ impl Driver {
     }
 
     /// Runs the work to its end; the thread ends with it.
-    pub(crate) fn run(self, work: BoxFuture<'static, ()>) {
+    ///
+    /// A thread of its own looks up every `pulse`, so that a timer for something later than that can be set without waking
+    /// it: waking a thread takes as long as a trip to the store, and every request has a timer for its answer.
+    pub(crate) fn run(self, work: BoxFuture<'static, ()>, pulse: Duration) {
+        let timer = Timer::on_callers_runtime(self.clock.clone());
         match self.thread {
             // The thread waits for exactly this; it can only be gone if the process is ending.
-            Some(thread) => drop(thread.send(work)),
+            Some(thread) => {
+                let beat = Box::pin(async move {
+                    loop {
+                        timer.sleep(pulse).await;
+                    }
+                });
+                drop(thread.send(Box::pin(async { drop(select(work, beat).await) })));
+            }
             None => drop(self.handle.spawn(work)),
         }
     }

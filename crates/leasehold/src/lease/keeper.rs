@@ -95,8 +95,7 @@ impl Keeper {
                 }
                 wall_lead = lead;
                 let due = agenda.take_due(now);
-                agenda.asleep_until = agenda.next();
-                (due, agenda.asleep_until)
+                (due, agenda.fall_asleep(now))
             };
             for hold in &due.expired {
                 tracing::warn!(target: "leasehold::keeper", key = %hold.place.key, "lost: {}", Loss::Expired);

@@ -1,9 +1,11 @@
-//! Requests that are ready together go together, in one call of their script.
+//! The connection of the runtime that takes locks. Requests that are ready together go together, in one call.
 //!
-//! A runtime that takes locks has a connection of its own here, so that an uncontended lock costs no change of threads: on
-//! an idle machine waking another thread takes as long as the trip to the server.
+//! It lives on the caller's runtime and not on our own thread, so that a lock which nobody else wants costs no change of
+//! threads: on an idle machine waking another thread takes as long as the trip to the server.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -14,6 +16,8 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::redis::call::{Call, Verb};
+use crate::backend::redis::hub::Hub;
+use crate::backend::redis::listening;
 use crate::backend::redis::wire::Wire;
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,28 +26,40 @@ use crate::error::{Error, ErrorKind, Result};
 const TOGETHER_MAX: usize = 64;
 
 /// One request, and where its answer goes.
-pub(super) struct Job {
-    pub(super) call: Call,
-    pub(super) answer: oneshot::Sender<Result<Value>>,
+struct Job {
+    call: Call,
+    answer: oneshot::Sender<Result<Value>>,
 }
 
 /// The connection of one runtime.
 #[derive(Clone)]
 pub(super) struct Local {
     pub(super) runtime: runtime::Id,
+    wire: Arc<Wire>,
+    /// How many requests have been sent by themselves and not been answered.
+    alone: Arc<AtomicUsize>,
     jobs: mpsc::UnboundedSender<Job>,
 }
 
 impl Local {
-    /// Must be called on a runtime; the connection lives and ends with it, or with this.
-    pub(super) fn start(wire: Wire) -> Self {
+    /// Must be called on a runtime. What it spawns lives as long as that, or as this.
+    pub(super) fn start(wire: Arc<Wire>, hub: Arc<Hub>) -> Self {
         let (jobs, ready) = mpsc::unbounded_channel();
-        tokio::spawn(run(Arc::new(wire), ready));
-        Self { runtime: runtime::Handle::current().id(), jobs }
+        let working = run(wire.clone(), ready);
+        let listening = listening::follow(wire.clone(), hub);
+        tokio::spawn(async { drop(select(pin!(working), pin!(listening)).await) });
+        Self { runtime: runtime::Handle::current().id(), wire, alone: Arc::default(), jobs }
     }
 
     /// The answer, or the call back if that runtime is no more.
+    ///
+    /// The first of several goes at once, by itself: it need not pass through another task. Whoever comes while it is
+    /// under way is gathered.
     pub(super) async fn ask(&self, call: Call) -> Result<Result<Value>, Call> {
+        if self.is_open() && self.alone.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            let _back = BackToNone(&self.alone);
+            return Ok(self.wire.call_one(&call).await);
+        }
         let (answer, answered) = oneshot::channel();
         if let Err(refused) = self.jobs.send(Job { call, answer }) {
             return Err(refused.0.call);
@@ -55,6 +71,14 @@ impl Local {
 
     pub(super) fn is_open(&self) -> bool {
         !self.jobs.is_closed()
+    }
+}
+
+struct BackToNone<'a>(&'a AtomicUsize);
+
+impl Drop for BackToNone<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
     }
 }
 
@@ -73,20 +97,26 @@ async fn run(wire: Arc<Wire>, mut ready: mpsc::UnboundedReceiver<Job>) {
     let mut under_way = FuturesUnordered::new();
     let mut jobs = Vec::new();
     loop {
-        let received = {
-            let mut receiving = std::pin::pin!(ready.recv_many(&mut jobs, TOGETHER_MAX));
+        let first = {
+            let mut receiving = std::pin::pin!(ready.recv());
             loop {
                 if under_way.is_empty() {
                     break receiving.await;
                 }
                 match select(receiving.as_mut(), under_way.next()).await {
-                    Either::Left((received, _)) => break received,
+                    Either::Left((first, _)) => break first,
                     Either::Right(_) => {}
                 }
             }
         };
-        if received == 0 {
-            break;
+        let Some(first) = first else { break };
+        jobs.push(first);
+        // Whoever is about to ask gets the chance to: an answer to many wakes them all at once.
+        tokio::task::yield_now().await;
+        while jobs.len() < TOGETHER_MAX
+            && let Ok(job) = ready.try_recv()
+        {
+            jobs.push(job);
         }
         for (verb, slot, group) in grouped(&mut jobs, &wire) {
             under_way.push(answer(wire.clone(), verb, slot, group));

@@ -5,14 +5,17 @@ use redis::{Cmd, Value};
 use crate::backend::redis::names::Names;
 use crate::backend::redis::reply;
 use crate::backend::redis::wire::Wire;
-use crate::backend::{EntryId, Patience, Request};
+use crate::backend::{EntryId, Patience, Request, Terms};
 use crate::claim::Claim;
 use crate::error::{Error, ErrorKind, Result};
+
+/// How long a deserted line's last ticket is remembered, as `line.lua` has it too.
+const FLOOR_MS: u64 = 3_600_000;
 
 /// What can be done for many lines in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
-    Enter,
+    Enter(Terms),
     Leave,
 }
 
@@ -25,38 +28,26 @@ pub(super) struct Call {
 }
 
 struct Entering {
-    claim: &'static str,
-    weight: u32,
-    capacity: String,
-    mood: &'static str,
-    holding_ms: u64,
-    waiting_ms: u64,
-    observed: &'static str,
+    wants: String,
     note: Vec<u8>,
 }
 
 impl Call {
     pub(super) fn enter(names: Names, request: &Request) -> Self {
         let Request { place, claim, patience, terms, note, returns } = request;
-        let entering = Entering {
-            claim: match claim {
-                Claim::Exclusive => "x",
-                Claim::Shared => "s",
-                Claim::Permits { .. } => "p",
-            },
-            weight: claim.weight(),
-            capacity: reply::capacity_word(claim.capacity()),
-            mood: match (returns, patience) {
-                (true, _) => "b",
-                (false, Patience::Queue) => "q",
-                (false, Patience::Refuse) => "r",
-            },
-            holding_ms: millis(terms.holding),
-            waiting_ms: millis(terms.waiting),
-            observed: if note.value.is_some() { "1" } else { "0" },
-            note: reply::written(note),
+        let mood = match (returns, patience) {
+            (true, _) => 'b',
+            (false, Patience::Queue) => 'q',
+            (false, Patience::Refuse) => 'r',
         };
-        Self { verb: Verb::Enter, names, entry: place.entry, entering: Some(entering) }
+        let observed = u8::from(note.value.is_some());
+        let wants = match claim {
+            Claim::Exclusive => format!("x{mood}{observed}"),
+            Claim::Shared => format!("s{mood}{observed} 1 w"),
+            Claim::Permits { count, of } => format!("p{mood}{observed} {count} {of}"),
+        };
+        let entering = Entering { wants, note: reply::written(note) };
+        Self { verb: Verb::Enter(*terms), names, entry: place.entry, entering: Some(entering) }
     }
 
     pub(super) fn leave(names: Names, entry: EntryId) -> Self {
@@ -66,8 +57,7 @@ impl Call {
     fn write_args(&self, command: &mut Cmd) {
         command.arg(self.entry.to_string());
         if let Some(entering) = &self.entering {
-            command.arg(entering.claim).arg(entering.weight).arg(&entering.capacity).arg(entering.mood);
-            command.arg(entering.holding_ms).arg(entering.waiting_ms).arg(entering.observed).arg(&entering.note[..]);
+            command.arg(&entering.wants).arg(&entering.note[..]);
         }
     }
 }
@@ -80,7 +70,7 @@ pub(super) fn millis(span: std::time::Duration) -> u64 {
 /// The beginning of a call by digest, up to its keys.
 pub(super) fn evalsha<'a>(digest: &str, lines: impl ExactSizeIterator<Item = &'a Names>) -> Cmd {
     let mut command = redis::cmd("EVALSHA");
-    command.arg(digest).arg(lines.len() * 4);
+    command.arg(digest).arg(lines.len() * 5);
     for names in lines {
         for name in names.all() {
             command.arg(name);
@@ -98,15 +88,22 @@ impl Wire {
         calls: impl ExactSizeIterator<Item = &'a Call> + Clone,
     ) -> Result<Vec<Result<Value>>> {
         let script = match verb {
-            Verb::Enter => &self.settings.scripts.enter,
+            Verb::Enter(_) => &self.settings.scripts.enter,
             Verb::Leave => &self.settings.scripts.leave,
         };
         let mut command = evalsha(&script.digest, calls.clone().map(|call| &call.names));
-        command.arg(&self.settings.channel);
+        match verb {
+            Verb::Enter(_) => command.arg(&self.channel),
+            Verb::Leave => command.arg(&self.settings.client),
+        };
+        if let Verb::Enter(terms) = verb {
+            let holding_ms = millis(terms.holding);
+            command.arg(holding_ms).arg(millis(terms.waiting)).arg(holding_ms.saturating_add(FLOOR_MS));
+        }
         calls.clone().for_each(|call| call.write_args(&mut command));
         let (answer, mut link) = self.ask(slot, script, &command).await?;
         let answers = many(answer, calls.len())?;
-        let granted = |answer: &Value| matches!(answer, Value::Array(parts) if parts.first() == Some(&Value::Int(1)));
+        let granted = reply::is_grant;
         let replicas = self.settings.replicas;
         if verb == Verb::Leave || replicas == 0 || !answers.iter().any(granted) {
             return Ok(answers.into_iter().map(Ok).collect());
@@ -124,6 +121,14 @@ impl Wire {
         // Whoever asked takes the entry out again, because its fate is unknown.
         let doubt = || Err(Error::new(ErrorKind::Unreachable, why.clone()).with_unknown_fate());
         Ok(answers.into_iter().map(|answer| if granted(&answer) { doubt() } else { Ok(answer) }).collect())
+    }
+}
+
+impl Wire {
+    /// Does this one alone.
+    pub(super) async fn call_one(&self, call: &Call) -> Result<Value> {
+        let answers = self.call(call.verb, call.names.slot(), std::iter::once(call)).await?;
+        answers.into_iter().next().unwrap_or_else(|| Err(Error::new(ErrorKind::Protocol, "a script answered nothing")))
     }
 }
 

@@ -21,15 +21,15 @@ const BACKLOG: usize = 1024;
 
 /// Where news arrive and whoever waits for them is woken.
 pub(super) struct Hub {
-    /// The channel on which this client's entries are granted, evicted and wished for.
-    pub(super) channel: String,
+    /// What the channels begin with on which this client's entries are granted, evicted and wished for.
+    pub(super) client: String,
     pub(super) notices: NoticeBoard,
     /// Whether a pushed grant may be believed by itself.
     push_suffices: bool,
     waiters: Mutex<HashMap<EntryId, Waiter>>,
     topics: Mutex<HashMap<String, Topic>>,
-    /// The connection broke, or a topic came or went.
-    pub(super) stirred: Notify,
+    /// A topic came or went.
+    pub(super) stirred: Arc<Notify>,
 }
 
 /// A place in line of ours.
@@ -69,12 +69,12 @@ impl Hub {
         let mut name = [0; 16];
         getrandom::fill(&mut name).expect("the operating system has random bytes");
         Self {
-            channel: format!("leasehold:{:032x}", u128::from_ne_bytes(name)),
+            client: format!("leasehold:{:032x}", u128::from_ne_bytes(name)),
             notices: NoticeBoard::new(),
             push_suffices,
             waiters: Mutex::default(),
             topics: Mutex::default(),
-            stirred: Notify::new(),
+            stirred: Arc::default(),
         }
     }
 
@@ -125,23 +125,14 @@ impl Hub {
         }
     }
 
-    /// Called by the connection with whatever the server pushes. Does not block.
+    /// Called by a connection with whatever the server pushes. Does not block.
     pub(super) fn hear(&self, push: PushInfo) {
-        match push.kind {
-            PushKind::Disconnection => self.stirred.notify_one(),
-            PushKind::Message => {
-                let mut parts = push.data.into_iter();
-                if let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) =
-                    (parts.next(), parts.next())
-                {
-                    if channel == self.channel.as_bytes() {
-                        self.hear_own(&message)
-                    } else {
-                        self.spread(&channel, message)
-                    }
-                }
-            }
-            _ => {}
+        let mut parts = push.data.into_iter();
+        if push.kind == PushKind::Message
+            && let (Some(Value::BulkString(channel)), Some(Value::BulkString(message))) = (parts.next(), parts.next())
+        {
+            let own = channel.starts_with(self.client.as_bytes());
+            if own { self.hear_own(&message) } else { self.spread(&channel, message) }
         }
     }
 
@@ -225,9 +216,8 @@ impl Hub {
     }
 
     /// The channels that somebody listens on now.
-    pub(super) fn channels(&self) -> Vec<String> {
-        let topics = locked(&self.topics);
-        topics.keys().cloned().chain([self.channel.clone()]).collect()
+    pub(super) fn topics(&self) -> Vec<String> {
+        locked(&self.topics).keys().cloned().collect()
     }
 
     /// That channel is listened on now, as the server says.

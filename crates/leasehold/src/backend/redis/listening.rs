@@ -20,18 +20,25 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Connects for the first time, refuses a server that is unfit, and goes on in the background until its runtime ends.
 pub(super) async fn start(wire: Arc<Wire>, hub: Arc<Hub>, eviction_accepted: bool) -> Result<Health> {
-    let mut ear = Ear { wire, hub, channels: HashSet::new(), run_id: None };
+    let mut ear = Ear { wire, hub, topics: true, channels: HashSet::new(), run_id: None };
     let mut link = ear.connect().await?;
     let health = ear.examine(&mut link).await?;
     health.refuse_if_unfit(eviction_accepted)?;
     ear.listen(&mut link).await?;
-    tokio::spawn(ear.run(link));
+    tokio::spawn(ear.run(Some(link)));
     Ok(health)
+}
+
+/// Listens on the channel of these connections alone, until their runtime ends or nobody uses them any more.
+pub(super) async fn follow(wire: Arc<Wire>, hub: Arc<Hub>) {
+    Ear { wire, hub, topics: false, channels: HashSet::new(), run_id: None }.run(None).await;
 }
 
 struct Ear {
     wire: Arc<Wire>,
     hub: Arc<Hub>,
+    /// Whether it listens on the channels of observed keys too, and looks after the server's health.
+    topics: bool,
     /// Those that this connection is subscribed to.
     channels: HashSet<String>,
     /// Which server we heard last.
@@ -39,28 +46,30 @@ struct Ear {
 }
 
 impl Ear {
-    async fn run(mut self, mut link: Link) {
+    async fn run(mut self, mut link: Option<Link>) {
         let timer = Timer::on_callers_runtime(Clock::boot());
         loop {
-            while self.still_hears(&timer, &mut link).await {}
-            self.wire.forget(&link);
+            if let Some(mut link) = link.take() {
+                while self.still_hears(&timer, &mut link).await {}
+                self.wire.forget(&link);
+            }
             let mut pause = PAUSE;
-            link = loop {
+            while link.is_none() {
                 match self.start_anew().await {
-                    Ok(link) => break link,
+                    Ok(new) => link = Some(new),
                     Err(error) => {
                         tracing::debug!(target: "leasehold::redis", %error, "not listening");
                         timer.sleep(pause).await;
                         pause = (pause * 2).min(PAUSE_MAX);
                     }
                 }
-            };
+            }
         }
     }
 
     /// Waits until something stirs or it is time to ask. False if the connection is no longer good.
     async fn still_hears(&mut self, timer: &Timer, link: &mut Link) -> bool {
-        timer.within(PING_EVERY, self.hub.stirred.notified()).await;
+        timer.within(PING_EVERY, self.wire.stirred.notified()).await;
         self.listen(link).await.is_ok() && link.command(&redis::cmd("PING")).await.is_ok()
     }
 
@@ -68,7 +77,9 @@ impl Ear {
         self.channels.clear();
         let mut link = self.connect().await?;
         let before = self.run_id.clone();
-        self.examine(&mut link).await?;
+        if self.topics {
+            self.examine(&mut link).await?;
+        }
         self.listen(&mut link).await?;
         if self.run_id != before {
             tracing::warn!(target: "leasehold::redis", "another server answers now, or it was restarted: asking about every lease");
@@ -96,7 +107,8 @@ impl Ear {
 
     /// Subscribes to what somebody wants to hear, and to nothing else.
     async fn listen(&mut self, link: &mut Link) -> Result<()> {
-        let wanted = self.hub.channels();
+        let mut wanted = if self.topics { self.hub.topics() } else { Vec::new() };
+        wanted.push(self.wire.channel.clone());
         for channel in &wanted {
             if self.channels.insert(channel.clone()) {
                 link.subscribe(channel).await?;

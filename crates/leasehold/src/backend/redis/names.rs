@@ -14,16 +14,16 @@ const VERBATIM: &[u8] = b" !\"#$&'()*+,/;<=>?@[\\]^`|~";
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     text: String,
-    ends: [usize; 4],
+    ends: [usize; 5],
 }
 
 impl Names {
     pub(super) fn of(key: &Key) -> Self {
         let lock = lock_name(key);
-        let mut text = String::with_capacity(lock.len() * 4 + 32);
+        let mut text = String::with_capacity(lock.len() * 5 + 48);
         text.push_str(&lock);
-        let mut ends = [lock.len(); 4];
-        for (nth, side) in ["line", "queue", "leases"].into_iter().enumerate() {
+        let mut ends = [lock.len(); 5];
+        for (nth, side) in ["line", "queue", "leases", "entries"].into_iter().enumerate() {
             for part in ["{", &lock, "}:", side] {
                 text.push_str(part);
             }
@@ -47,10 +47,10 @@ impl Names {
         format!("redisson_lock__channel:{{{}}}", self.lock())
     }
 
-    /// Lock, line, queue and leases: what every script is given, in its order.
-    pub(super) fn all(&self) -> [&str; 4] {
-        let [_, line, queue, leases] = self.ends;
-        [self.lock(), self.line(), self.part(line..queue), self.part(queue..leases)]
+    /// Lock, line, queue, leases and entries: what every script is given, in its order.
+    pub(super) fn all(&self) -> [&str; 5] {
+        let [_, line, queue, leases, entries] = self.ends;
+        [self.lock(), self.line(), self.part(line..queue), self.part(queue..leases), self.part(leases..entries)]
     }
 
     pub(super) fn slot(&self) -> u16 {
@@ -127,7 +127,8 @@ mod tests {
                 "lock:billing/close",
                 "{lock:billing/close}:line",
                 "{lock:billing/close}:queue",
-                "{lock:billing/close}:leases"
+                "{lock:billing/close}:leases",
+                "{lock:billing/close}:entries",
             ]
         );
         assert_eq!((names.lock(), names.line()), ("lock:billing/close", "{lock:billing/close}:line"));

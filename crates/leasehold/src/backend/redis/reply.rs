@@ -72,14 +72,7 @@ pub(super) fn token(claim: Claim, ticket: Ticket) -> Option<FencingToken> {
     if claim.is_exclusive() { FencingToken::new(ticket.0) } else { None }
 }
 
-/// The capacity in the scripts' words.
-pub(super) fn capacity_word(capacity: Capacity) -> String {
-    match capacity {
-        Capacity::Whole => "w".into(),
-        Capacity::Permits(of) => of.to_string(),
-    }
-}
-
+/// A capacity in the scripts' words.
 fn capacity(word: &[u8]) -> Option<Capacity> {
     match word {
         b"w" => Some(Capacity::Whole),
@@ -94,14 +87,18 @@ pub(super) fn gone() -> Standing {
 
 /// What `enter.lua` says of one request.
 pub(super) fn standing(answer: &Value, request: &Request) -> Result<Standing> {
-    let Request { place, claim, .. } = request;
-    let parts = Parts::of(answer)?;
+    let Request { place, claim, terms, .. } = request;
     let lease = |ttl| Lease { id: LeaseId::Entry(place.clone()), ttl };
+    let holding = |ticket: i64, lease| {
+        let ticket = Ticket(u64::try_from(ticket).map_err(|_| nonsense())?);
+        Ok(Standing::Holding { ticket, token: token(*claim, ticket), lease })
+    };
+    if let Value::Int(ticket) = answer {
+        return holding(*ticket, lease(terms.holding));
+    }
+    let parts = Parts::of(answer)?;
     match parts.int(0)? {
-        1 => {
-            let ticket = Ticket(parts.natural(1)?);
-            Ok(Standing::Holding { ticket, token: token(*claim, ticket), lease: lease(parts.span(2)?) })
-        }
+        1 => holding(parts.int(1)?, lease(parts.span(2)?)),
         2 => {
             let ahead = u32::try_from(parts.natural(1)?).unwrap_or(u32::MAX);
             let recheck_in = recheck(ahead, parts.int(3)?, parts.int(4)?);
@@ -129,6 +126,14 @@ pub(super) fn standing(answer: &Value, request: &Request) -> Result<Standing> {
             Err(Error::new(ErrorKind::Unusable, "the key's tokens have run out: its last one is the largest there is"))
         }
         _ => Err(nonsense()),
+    }
+}
+
+/// Whether `enter.lua` granted: in the common case it answers with the ticket alone.
+pub(super) fn is_grant(answer: &Value) -> bool {
+    match answer {
+        Value::Int(_) => true,
+        answer => Parts::of(answer).and_then(|parts| parts.int(0)).is_ok_and(|word| word == 1),
     }
 }
 

@@ -32,22 +32,28 @@ pub(super) struct Scripts {
 
 impl Scripts {
     pub(super) fn of(layout: Layout) -> &'static Self {
-        static CANONICAL: LazyLock<Scripts> = LazyLock::new(|| Scripts::on(include_str!("scripts/canonical.lua")));
-        static REDISSON: LazyLock<Scripts> = LazyLock::new(|| Scripts::on(include_str!("scripts/redisson.lua")));
+        static CANONICAL: LazyLock<Scripts> = LazyLock::new(|| {
+            let quick = [include_str!("scripts/quick_enter.lua"), include_str!("scripts/quick_leave.lua")];
+            Scripts::on(include_str!("scripts/canonical.lua"), quick)
+        });
+        static REDISSON: LazyLock<Scripts> =
+            LazyLock::new(|| Scripts::on(include_str!("scripts/redisson.lua"), ["local replies\n"; 2]));
         match layout {
             Layout::Canonical => &CANONICAL,
             Layout::Redisson => &REDISSON,
         }
     }
 
-    fn on(layout: &str) -> Self {
-        let script = |verb: &str| {
-            let code = format!("{layout}\n{}\n{verb}", include_str!("scripts/line.lua"));
+    /// What is quick comes first: a script's functions are made anew with each call, which takes longer than what is quick.
+    fn on(layout: &str, [quick_enter, quick_leave]: [&str; 2]) -> Self {
+        let made = |quick: &str, verb: &str| {
+            let code = format!("{quick}{layout}\n{}\n{verb}", include_str!("scripts/line.lua"));
             Script { digest: redis::Script::new(&code).get_hash().into(), code }
         };
+        let script = |verb: &str| made("", verb);
         Self {
-            enter: script(include_str!("scripts/enter.lua")),
-            leave: script(include_str!("scripts/leave.lua")),
+            enter: made(quick_enter, include_str!("scripts/enter.lua")),
+            leave: made(quick_leave, include_str!("scripts/leave.lua")),
             renew: script(include_str!("scripts/renew.lua")),
             annotate: script(include_str!("scripts/annotate.lua")),
             wish: script(include_str!("scripts/wish.lua")),

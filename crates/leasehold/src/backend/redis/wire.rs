@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, PushKind, RedisError, ServerErrorKind, Value};
+use tokio::sync::Notify;
 
 use crate::backend::redis::fault;
+use crate::backend::redis::hub::Hub;
 use crate::backend::redis::scripts::{Layout, Script, Scripts};
 use crate::backend::redis::topology::{Hear, Route, Servers, Topology};
 use crate::error::{Error, ErrorKind, Result};
@@ -23,15 +25,19 @@ pub(super) struct Settings {
     pub(super) topology: Topology,
     pub(super) layout: Layout,
     pub(super) scripts: &'static Scripts,
-    /// The channel on which this client hears of its entries.
-    pub(super) channel: String,
+    /// What the channels of this client begin with.
+    pub(super) client: String,
     /// How many replicas must confirm a grant.
     pub(super) replicas: u32,
 }
 
 pub(super) struct Wire {
     pub(super) settings: Arc<Settings>,
-    hear: Option<Hear>,
+    /// The channel on which entries are heard of that are made over these connections.
+    pub(super) channel: String,
+    /// A connection broke, or there is something else to listen to.
+    pub(super) stirred: Arc<Notify>,
+    hear: Hear,
     state: Mutex<State>,
     /// Held by whoever makes a connection or asks for the route, so that a hundred waiters make one.
     opening: tokio::sync::Mutex<()>,
@@ -54,8 +60,18 @@ pub(super) struct Link {
 }
 
 impl Wire {
-    pub(super) fn new(settings: Arc<Settings>, hear: Option<Hear>) -> Self {
-        Self { settings, hear, state: Mutex::default(), opening: tokio::sync::Mutex::default() }
+    /// Connections that tell the hub what they hear, on a channel of the client's that ends so.
+    pub(super) fn new(settings: Arc<Settings>, channel: &str, hub: &Arc<Hub>, stirred: Arc<Notify>) -> Self {
+        let channel = format!("{}:{channel}", settings.client);
+        let hear: Hear = {
+            let (hub, stirred) = (hub.clone(), stirred.clone());
+            Arc::new(move |push| match push.kind {
+                PushKind::Disconnection => stirred.notify_one(),
+                _ => hub.hear(push),
+            })
+        };
+        let (state, opening) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { settings, channel, stirred, hear, state, opening }
     }
 
     /// Whether keys are spread over servers by their slots.
@@ -119,7 +135,7 @@ impl Wire {
         if let Some(link) = locked(&self.state).links.get(host) {
             return Ok(link.clone());
         }
-        let connection = match self.settings.topology.connect(host, self.hear.clone()).await {
+        let connection = match self.settings.topology.connect(host, Some(self.hear.clone())).await {
             Ok(connection) => connection,
             Err(error) => {
                 // It may no longer be the one to ask.

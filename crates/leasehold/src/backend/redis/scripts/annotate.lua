@@ -2,11 +2,19 @@
 local s, id = keys_at(1), ARGV[1]
 if not settled(s) then return 0 end
 settle(s)
-local record = redis.call('HGET', s.line, id)
-local holds = s.holder == id or (redis.call('ZSCORE', s.leases, id) and not redis.call('ZSCORE', s.queue, id))
-if not (record and holds) then return 0 end
+local record = record_of(s, id)
+if not record or redis.call('ZSCORE', s.queue, id) then
+  save(s)
+  return 0
+end
 local entry = entry_of(record)
-redis.call('HSET', s.line, id, written(entry.claim, entry.weight, entry.ticket, entry.channel, ARGV[2]), 'o', 1)
-s.observed = true
-tell_observers(s)
+record = written(entry.claim, entry.weight, entry.ticket, entry.channel, ARGV[2])
+s.observed = '1'
+if s.holder == id then
+  s.record = record
+  if s.before == id then tell_observers(s) end
+else
+  redis.call('HSET', s.entries, id, record)
+end
+save(s)
 return 1

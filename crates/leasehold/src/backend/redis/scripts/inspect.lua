@@ -3,12 +3,10 @@ local s = keys_at(1)
 local fine, in_the_way = settled(s)
 if not fine then return { in_the_way } end
 settle(s)
-if ARGV[1] == '1' then
-  redis.call('HSET', s.line, 'o', 1)
-  redis.call('PEXPIRE', s.line, math.max(FLOOR_MS, redis.call('PTTL', s.line)))
-end
+if ARGV[1] == '1' then s.observed = '1' end
+save(s)
 local waiters, queue = {}, redis.call('ZRANGE', s.queue, 0, -1)
 for at, id in ipairs(queue) do
   waiters[at] = view_of(s, id, tonumber(redis.call('ZSCORE', s.leases, id)) - s.now_ms)
 end
-return { '', string.format('%.0f', s.now), s.capacity or 'w', holders_of(s, -1), waiters, s.last or '0' }
+return { '', text(s.now), s.capacity, holders_of(s, -1), waiters, s.last }

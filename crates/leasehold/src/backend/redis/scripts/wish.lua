@@ -2,8 +2,12 @@
 local s, id = keys_at(1), ARGV[1]
 if not settled(s) then return 0 end
 settle(s)
-local record = redis.call('HGET', s.line, id)
-if not record or not (s.holder == id or redis.call('ZSCORE', s.leases, id)) then return 0 end
-redis.call('HSET', s.line, 'y' .. id, 1)
-redis.call('PUBLISH', entry_of(record).channel, 'y ' .. id)
-return 1
+local record = record_of(s, id)
+if record then
+  s.wished = '1'
+  redis.call('HSET', s.entries, 'y' .. id, 1)
+  redis.call('PEXPIRE', s.entries, math.max(FLOOR_MS, redis.call('PTTL', s.line)))
+  redis.call('PUBLISH', entry_of(record).channel, 'y ' .. id)
+end
+save(s)
+return record and 1 or 0
