@@ -9,6 +9,7 @@ use std::time::Duration;
 use leasehold::ErrorKind;
 use leasehold::fence::{FencingToken, Gate};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 
 use stage::*;
 
@@ -53,6 +54,29 @@ fn a_dead_holder_is_not_in_the_way_of_whoever_only_tries() {
     holder.signal(Signal::KILL);
     until("the command dies", || is_dead(command));
     assert_eq!(stage.code(["run", "-n", "k", "--", "true"]), Some(0));
+}
+
+#[test]
+fn the_dead_are_not_shown() {
+    let stage = Stage::new();
+    let (mut holder, command) = stage.start_holder(&[], "exec sleep 1000");
+    let mut watch = stage.start(["watch", "k", "--every", "50ms"]);
+    let mut events = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    let mut event = || -> Value { serde_json::from_str(&events.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(event()["event"], "holding");
+    let mut waiter = stage.start_waiter("true", 1);
+    assert_eq!(event()["event"], "waiting");
+    waiter.signal(Signal::KILL);
+    until("the waiter dies", || waiter.has_ended());
+    assert_eq!(stage.waiting(), 0);
+    let left = event();
+    assert_eq!((&left["event"], &left["was"]), (&"left".into(), &"waiting".into()));
+    holder.signal(Signal::KILL);
+    kill_process_group(command, Signal::KILL).unwrap();
+    until("the holder and its command die", || holder.has_ended() && is_dead(command));
+    let listed = stage.output(["ls", "--json"]);
+    assert_eq!(listed.stdout, b"[]\n", "{listed:?}");
+    assert_eq!(event()["was"], "holding");
 }
 
 #[test]

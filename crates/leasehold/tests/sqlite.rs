@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use leasehold::{Error, ErrorKind, Locks};
+use leasehold::{Error, ErrorKind, FencingToken, Locks};
 use rusqlite::Connection;
 
 /// A folder that goes with the test.
@@ -72,6 +72,49 @@ async fn nothing_of_a_client_is_left_beside_the_file_when_it_has_gone() {
     while !walk(&pipes).is_empty() {
         tokio::task::yield_now().await;
     }
+}
+
+/// As if the process had been killed that holds the key: the row is there, and nobody's pipe.
+fn orphan(file: &Path, token: FencingToken) {
+    let connection = Connection::open(file).unwrap();
+    let ticket = i64::try_from(token.get()).unwrap();
+    assert_eq!(connection.execute("UPDATE entry SET client = 'nobody' WHERE ticket = ?1", [ticket]).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn whoever_looks_at_a_key_takes_out_the_dead_and_hands_it_over() {
+    let folder = Folder::new();
+    let file = folder.file();
+    let (dead, living) = (connect(&file).await.unwrap(), connect(&file).await.unwrap());
+    let gone = dead.mutex("k").unwrap().lock().await.unwrap();
+    let other = dead.mutex("other").unwrap().lock().await.unwrap();
+    orphan(&file, other.token());
+    assert!(living.inspect("other").await.unwrap().is_none());
+    let waiting = tokio::spawn({
+        let mutex = living.mutex("k").unwrap();
+        async move { mutex.lock().await.unwrap() }
+    });
+    while living.inspect("k").await.unwrap().and_then(|view| view.waiters).is_none_or(|waiters| waiters.is_empty()) {
+        tokio::task::yield_now().await;
+    }
+    orphan(&file, gone.token());
+    let views = living.inspect_all().await.unwrap();
+    let [view] = &views[..] else { panic!("{views:?}") };
+    assert_eq!((view.holders.len(), view.waiters.as_ref().map(Vec::len)), (1, Some(0)));
+    assert_eq!(waiting.await.unwrap().token(), view.holders[0].token.unwrap(), "it was told");
+}
+
+#[tokio::test]
+async fn looking_writes_nothing_as_long_as_nobody_has_died() {
+    let folder = Folder::new();
+    let file = folder.file();
+    let (one, two) = (connect(&file).await.unwrap(), connect(&file).await.unwrap());
+    let _held = [one.mutex("a").unwrap().lock().await.unwrap(), one.mutex("b").unwrap().lock().await.unwrap()];
+    let log = || std::fs::read(file.with_file_name("locks.db-wal")).unwrap();
+    let before = log();
+    assert_eq!(two.inspect_all().await.unwrap().len(), 2);
+    assert!(two.inspect("a").await.unwrap().is_some() && two.inspect("c").await.unwrap().is_none());
+    assert!(log() == before);
 }
 
 #[tokio::test]
