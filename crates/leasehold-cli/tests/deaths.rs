@@ -80,6 +80,22 @@ fn the_dead_are_not_shown() {
 }
 
 #[test]
+fn a_listener_hears_at_once_that_the_leader_was_killed() {
+    let stage = Stage::new();
+    let mut listener = stage.start(["--json", "elect", "--listen", "k"]);
+    let mut sights = BufReader::new(listener.0.stdout.take().unwrap()).lines();
+    let mut leader = || serde_json::from_str::<Value>(&sights.next().unwrap().unwrap()).unwrap()["leader"].clone();
+    assert_eq!(leader(), Value::Null);
+    let candidate = stage.start(["elect", "k", "a:1"]);
+    assert_eq!(leader()["value"], "a:1");
+    let killed_at = now();
+    candidate.signal(Signal::KILL);
+    assert_eq!(leader(), Value::Null);
+    let took = killed_at.until(now());
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[test]
 fn what_the_command_left_running_keeps_the_lock_of_a_killed_holder() {
     let stage = Stage::new();
     let (holder, command) = stage.start_holder(&[], "sleep 1000 & echo $! > left; wait");

@@ -58,7 +58,7 @@ struct Shared {
     room: Room,
     /// Entries of ours that are or may be in line.
     waiters: Mutex<HashMap<EntryId, Waiter>>,
-    /// Other clients whose end we want to hear of, because they hold what somebody here waits for.
+    /// Other clients whose end we want to hear of, because they hold what somebody here waits for or follows.
     peers: Mutex<HashSet<String>>,
     /// Keys that we follow, and how often.
     followed: Mutex<HashMap<Key, usize>>,
@@ -360,13 +360,18 @@ impl Follower {
             let shared = self.shared.clone();
             let (key, client) = (self.key.clone(), shared.client.clone());
             let Some(seen) = self.seen else {
-                let (view, seen) = shared.write(move |lines| lines.follow(&key, &client)).await?;
+                let follow = move |lines: &mut Lines<'_>| Ok((lines.follow(&key, &client)?, lines.holding(&key)?));
+                let ((view, seen), holders) = shared.write(follow).await?;
                 self.seen = Some(seen);
+                shared.outlive(holders);
                 return Ok(view);
             };
             let changed = shared.changed.notified();
-            let (views, seen) = shared.write(move |lines| lines.sightings(&key, seen)).await?;
+            let look = move |lines: &mut Lines<'_>| Ok((lines.sightings(&key, seen)?, lines.holding(&key)?));
+            let ((views, seen), holders) = shared.write(look).await?;
             self.seen = Some(seen);
+            // If nobody waits for the key, nobody else would notice that its holder died.
+            shared.outlive(holders);
             self.ready.extend(views);
             if self.ready.is_empty() {
                 changed.await;

@@ -259,8 +259,14 @@ impl<'a> Lines<'a> {
         Ok(KeyView { key: key.clone(), capacity, holders, waiters: Some(waiters) })
     }
 
+    /// The clients whose end would change who holds the key.
+    pub(super) fn holding(&self, key: &Key) -> Result<Vec<String>> {
+        Ok(self.line(key, None)?.holders.into_iter().map(|seat| seat.client).collect())
+    }
+
     /// Follows a key from now on: its present state, and the version from which on changes are written down.
     pub(super) fn follow(&mut self, key: &Key, client: &str) -> Result<(KeyView, i64)> {
+        self.reap_dead_between(key, key)?;
         self.execute(
             "INSERT OR IGNORE INTO watcher (namespace, name, client) VALUES (?1, ?2, ?3)",
             params![key.namespace().as_str(), key.name(), client],
