@@ -193,6 +193,22 @@ async fn no_token_is_ever_above_the_ceiling_that_is_on_disk() {
     }
 }
 
+#[tokio::test]
+async fn the_log_stays_short_though_every_client_takes_one_lock_and_ends() {
+    let folder = Folder::new();
+    let file = folder.file();
+    // Whoever closes the file last would take the log along.
+    let _stays = connect(&file).await.unwrap();
+    let length = || std::fs::metadata(file.with_file_name("locks.db-wal")).unwrap().len();
+    let mut longest = 0;
+    for _ in 0..200 {
+        let locks = connect(&file).await.unwrap();
+        locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
+        longest = longest.max(length());
+    }
+    assert!(longest < 300 * 1024, "{longest} bytes");
+}
+
 /// Somebody was stopped in the middle of a transaction, and keeps everybody else out.
 #[tokio::test]
 async fn a_file_that_somebody_keeps_busy_for_too_long_is_unreachable_and_not_waited_for_for_ever() {

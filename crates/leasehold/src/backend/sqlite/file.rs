@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -19,6 +20,13 @@ use super::{fault, schema};
 /// After how many commits of one client the log is folded back into the file: by the patient thread, since it waits for
 /// the disk.
 const COMMITS_BETWEEN_FOLDS: u32 = 1000;
+
+/// How long the log may be when the file is opened. Programs that take one lock and end never get as far as the fold above,
+/// and the first to open a file after the last has closed it reads the whole log: two milliseconds for each megabyte.
+const LOG_BYTES_MAX: u64 = 256 * 1024;
+
+/// How long to wait for another program that has the file open beside us and does not use the door.
+const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// The size of a page of the file. Small for the reason given at its use, and no smaller because a row of ours may take
 /// three thousand bytes and should not be scattered over many.
@@ -134,6 +142,9 @@ impl Desk {
             .map_err(|cause| unusable("cannot tell one boot of this machine from another").caused_by(cause))?;
         self.door.wait();
         let prepared = schema::prepare(&mut self.connection, boot.trim()).and_then(|()| self.sync());
+        if fs::metadata(&self.log).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+            self.empty_log();
+        }
         self.door.leave();
         prepared
     }
@@ -161,6 +172,14 @@ impl Desk {
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     }
 
+    /// Writes the whole log into the file and begins it anew. Only behind the door; if another program reads the file at
+    /// this moment, somebody does it another time.
+    fn empty_log(&mut self) {
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self.connection.busy_timeout(BUSY_MAX);
+    }
+
     /// Waits until the disk has everything that was committed so far.
     fn sync(&self) -> Result<()> {
         // The log's own descriptor: closing one of the file itself would drop the locks that SQLite has on it.
@@ -177,7 +196,7 @@ fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     // For whoever comes past the door: another program that looks at the file.
-    connection.busy_timeout(std::time::Duration::from_secs(2)).map_err(fault)?;
+    connection.busy_timeout(BUSY_MAX).map_err(fault)?;
     // Counts only for a file that is still empty. Every commit writes whole pages, and ours change a row in each of
     // three: the smaller a page, the less there is to write.
     connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fault)?;
