@@ -32,8 +32,8 @@ const BUSY_MAX: Duration = Duration::from_secs(2);
 /// three thousand bytes and should not be scattered over many.
 const PAGE_BYTES: u32 = 1024;
 
-/// A transaction's work, to be done by whoever gets to the file first.
-type Job = Box<dyn FnOnce(&mut Desk) + Send>;
+/// A transaction's work, for the patient thread, or the reason why it has no desk.
+type Job = Box<dyn FnOnce(Result<&mut Desk>) + Send>;
 
 /// The file, open. Copies share it.
 #[derive(Clone)]
@@ -79,11 +79,11 @@ impl LockFile {
         refuse_network(path)?;
         let mut quick = Desk::open(path)?;
         quick.prepare()?;
-        let mut patient = Desk::open(path)?;
         let (jobs, queue) = mpsc::channel::<Job>();
+        let path = path.to_owned();
         std::thread::Builder::new()
             .name("leasehold-file".into())
-            .spawn(move || queue.into_iter().for_each(|job| job(&mut patient)))
+            .spawn(move || do_jobs(queue, &path))
             .map_err(|cause| unusable("the operating system refused a thread for the file").caused_by(cause))?;
         Ok(Self { quick: Arc::new(Mutex::new(quick)), patient: jobs, commits: Arc::default() })
     }
@@ -104,7 +104,7 @@ impl LockFile {
         then: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T> {
         if self.commits.fetch_add(1, Relaxed) % COMMITS_BETWEEN_FOLDS == COMMITS_BETWEEN_FOLDS - 1 {
-            let _ = self.patient.send(Box::new(Desk::fold_log));
+            let _ = self.patient.send(Box::new(|desk| _ = desk.map(Desk::fold_log)));
         }
         let work = match self.quick.try_lock() {
             Ok(mut desk) => match desk.door.is_open() {
@@ -114,13 +114,30 @@ impl LockFile {
             Err(_) => work,
         };
         let (answer, answered) = oneshot::channel();
-        let job = Box::new(move |desk: &mut Desk| {
-            desk.door.wait();
-            let _ = answer.send(desk.transact(work, then));
+        let job = Box::new(move |desk: Result<&mut Desk>| {
+            let done = desk.and_then(|desk| {
+                desk.door.wait();
+                desk.transact(work, then)
+            });
+            let _ = answer.send(done);
         });
         let closed = || unusable("the file's thread has ended");
         self.patient.send(job).map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
+    }
+}
+
+/// Does one job after the other, at a desk that is opened for the first of them: many a program ends without any.
+fn do_jobs(jobs: mpsc::Receiver<Job>, path: &Path) {
+    let mut desk = None;
+    for job in jobs {
+        match &mut desk {
+            Some(desk) => job(Ok(desk)),
+            None => match Desk::open(path) {
+                Ok(opened) => job(Ok(desk.insert(opened))),
+                Err(error) => job(Err(error)),
+            },
+        }
     }
 }
 
