@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock, statfs};
 use tokio::sync::oneshot;
 
@@ -146,7 +146,10 @@ impl Desk {
     fn open(path: &Path) -> Result<Self> {
         let door = beside(path, "-door");
         let door = open_door(&door, fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o666))
-            .map_err(|cause| unusable(format!("cannot open {}", door.display())).caused_by(cause))?;
+            .map_err(|cause| {
+                let why = format!("cannot open {}, through which all who write the file go", door.display());
+                unusable(why).caused_by(cause)
+            })?;
         let door = Door(door);
         door.wait();
         let opened = connect(path);
@@ -212,6 +215,10 @@ impl Desk {
 fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+    // SQLite opens what cannot be written for reading, and would fail only when somebody wants a lock.
+    if connection.is_readonly(MAIN_DB).map_err(fault)? {
+        return Err(unusable("the file cannot be written: mind its owner, its mode and its disk"));
+    }
     // For whoever comes past the door: another program that looks at the file.
     connection.busy_timeout(BUSY_MAX).map_err(fault)?;
     // Counts only for a file that is still empty. Every commit writes whole pages, and ours change a row in each of
