@@ -150,7 +150,7 @@ async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn a_folder_or_a_place_where_no_file_can_be_made_is_refused_by_name() {
     let folder = Folder::new();
-    refused(&folder.0, "cannot be written").await;
+    refused(&folder.0, "this is a folder").await;
     refused(Path::new("/proc/self/locks.db"), "/proc/self/locks.db").await;
 }
 

@@ -91,7 +91,7 @@ impl Sqlite {
         getrandom::fill(&mut id).expect("the operating system hands out random bytes");
         let client = format!("{:032x}", u128::from_ne_bytes(id));
         let no_pipes = |cause: io::Error| {
-            let why = format!("cannot make pipes beside {}", path.display());
+            let why = format!("cannot make pipes beside {}", named(&path));
             Error::new(ErrorKind::Unusable, why).caused_by(cause)
         };
         let room = Room::beside(&path).map_err(no_pipes)?;
@@ -414,7 +414,12 @@ impl fmt::Debug for Sqlite {
 }
 
 fn shown(path: &Path) -> String {
-    format!("sqlite:{}", Escaped(path.as_os_str().as_encoded_bytes()))
+    format!("sqlite:{}", named(path))
+}
+
+/// A path in a message: it may hold whatever could fool a terminal.
+fn named(path: &Path) -> Escaped<'_> {
+    Escaped(path.as_os_str().as_encoded_bytes())
 }
 
 fn protocol(why: impl Into<String>) -> Error {
@@ -439,6 +444,6 @@ fn fault(error: rusqlite::Error) -> Error {
         Some(ErrorCode::SystemIoFailure) => (ErrorKind::Unusable, "the disk failed to read or write the file"),
         _ => (ErrorKind::Protocol, "the file answered something unexpected"),
     };
-    // Its text alone: as a chain it would say the same twice.
-    Error::new(kind, why).caused_by(io::Error::other(error.to_string()))
+    // Its text alone: as a chain it would say the same twice. It may name the file.
+    Error::new(kind, why).caused_by(io::Error::other(Escaped(error.to_string().as_bytes()).to_string()))
 }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
 
-use super::{fault, schema};
+use super::{fault, named, schema};
 
 /// After how many commits of one client the log is folded back into the file: by the patient thread, since it waits for
 /// the disk.
@@ -147,7 +147,7 @@ impl Desk {
         let door = beside(path, "-door");
         let door = open_door(&door, fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o666))
             .map_err(|cause| {
-                let why = format!("cannot open {}, through which all who write the file go", door.display());
+                let why = format!("cannot open {}, through which all who write the file go", named(&door));
                 unusable(why).caused_by(cause)
             })?;
         let door = Door(door);
@@ -266,12 +266,15 @@ fn create(path: &Path) -> Result<()> {
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(|cause| unusable(format!("cannot make the folder {}", folder.display())).caused_by(cause))?;
+            .map_err(|cause| unusable(format!("cannot make the folder {}", named(folder))).caused_by(cause))?;
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            Err(unusable("this is a folder: name a file in it"))
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(cause) => Err(unusable(format!("cannot make the file {}", path.display())).caused_by(cause)),
+        Err(cause) => Err(unusable(format!("cannot make the file {}", named(path))).caused_by(cause)),
     }
 }
 
@@ -292,12 +295,12 @@ const NETWORK: [(u32, &str); 10] = [
 
 fn refuse_network(path: &Path) -> Result<()> {
     let kind = statfs(path)
-        .map_err(|cause| unusable(format!("cannot tell where {} is", path.display())).caused_by(cause))?
+        .map_err(|cause| unusable(format!("cannot tell where {} is", named(path))).caused_by(cause))?
         .f_type;
     match network(kind as u32) {
         Some(name) => Err(unusable(format!(
             "{} is on a {name} file system, where a lock of this kind does not hold: name a file on a local disk",
-            path.display()
+            named(path)
         ))),
         None => Ok(()),
     }
