@@ -3,6 +3,7 @@
 mod check;
 mod interleavings;
 mod mutants;
+mod pictures;
 mod setup;
 mod sh;
 mod test;
@@ -19,6 +20,7 @@ cargo xtask <command>
   setup             installs the tools that are missing
   interleavings     tries the thread schedules of the lease machinery
   mutants [NAME…]   breaks the code on purpose and requires the tests to notice
+  pictures          draws the pictures of the guide anew, from what the program shows on a terminal
 ";
 
 /// What went wrong, told to a person.
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["setup"] => setup::run(),
         ["interleavings"] => interleavings::run(),
         ["mutants", names @ ..] => mutants::run(names),
+        ["pictures"] => pictures::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

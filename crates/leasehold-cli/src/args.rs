@@ -18,7 +18,7 @@ const STYLES: Styles =
 /// Locks that commands on many machines share.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, styles = STYLES, after_help = exit::HELP, max_term_width = 110)]
-#[command(propagate_version = true, infer_subcommands = false, arg_required_else_help = true)]
+#[command(propagate_version = true, infer_subcommands = false, arg_required_else_help = false)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use leasehold::ErrorKind;
 
+use crate::output::on_one_line;
+
 /// Nobody was there to be evicted or asked, or the doctor found something bad.
 pub(crate) const NOTHING: u8 = 1;
 /// What `sysexits.h` calls a command used wrongly.
@@ -114,7 +116,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 pub(crate) fn say(message: &str) {
     use io::Write as _;
     // Nobody is left to be told that stderr is gone.
-    let _ = writeln!(io::stderr(), "leasehold: {}", without_secrets(message));
+    let _ = writeln!(io::stderr(), "leasehold: {}", on_one_line(&without_secrets(message)));
 }
 
 /// The text with the user and the password of every URL left out.

@@ -34,7 +34,7 @@ impl Look {
     pub(crate) fn say(self, talk: &str) {
         if !self.quiet {
             // Nobody is left to be told that stderr is gone.
-            let _ = writeln!(io::stderr(), "leasehold: {talk}");
+            let _ = writeln!(io::stderr(), "leasehold: {}", on_one_line(talk));
         }
     }
 }
@@ -68,6 +68,15 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
         }
     }
     shown
+}
+
+/// Words in which names are escaped already, and what else was put in may not be: a path, or what another library says.
+pub(crate) fn on_one_line(words: &str) -> String {
+    let mut line = String::with_capacity(words.len());
+    for c in words.chars() {
+        if matches!(c, '\'' | '"' | '\\') { line.push(c) } else { line.extend(c.escape_debug()) }
+    }
+    line
 }
 
 /// `worker-7 4711@build-3`, or `4711@build-3` if there is no label.

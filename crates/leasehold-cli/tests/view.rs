@@ -128,6 +128,7 @@ fn an_empty_store_prints_nothing_and_says_so_unless_told_to_be_quiet() {
     let quiet = store.output(["-q", "ls"]);
     assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty(), "{quiet:?}");
     assert_eq!(store.json(["ls", "--json"]), json!([]));
+    assert!(text(&store.output(["ls", "a\u{7}"]).stderr).contains("anything that begins with \"a\\u{7}\" on sqlite:"));
     assert_eq!(store.json(["show", "a", "--json"]), Value::Null);
     assert!(text(&store.output(["show", "a"]).stderr).contains("nobody holds or awaits \"a\""));
 }
@@ -391,6 +392,46 @@ fn a_store_that_cannot_be_used_is_one_line_and_code_69() {
             let said = text(&output.stderr);
             assert!(output.stdout.is_empty() && said.starts_with("leasehold: ") && said.lines().count() == 1, "{said}");
         }
+    }
+}
+
+#[test]
+fn no_complaint_holds_what_could_fool_a_terminal() {
+    let store = Store::new();
+    let (sneaky, file) = ("\u{1b}[2J\u{202e}\nred", store.path("\u{1b}[2J.db"));
+    std::fs::create_dir(&file).unwrap();
+    std::fs::create_dir_all(store.path(&format!("{sneaky}/leasehold"))).unwrap();
+    std::fs::write(store.path(&format!("{sneaky}/leasehold/config.toml")), "oops").unwrap();
+    let below = format!("sqlite:/proc/{sneaky}/locks.db");
+    let mut configured = store.command(["ls"]);
+    configured.env("XDG_CONFIG_HOME", store.path(sneaky));
+    let refused = [
+        store.command_on(&below, ["ls"]),
+        store.command_on(&below, ["doctor"]),
+        store.command_on(&format!("sqlite:{}", file.display()), ["ls"]),
+        store.command(["--store-file", sneaky, "ls"]),
+        store.command(["man", "--into", &format!("/proc/{sneaky}")]),
+        store.command([sneaky]),
+        store.command(["run", "--ttl", sneaky, "k", "--", "true"]),
+        store.command(["run", "k", "--", sneaky]),
+        configured,
+    ];
+    for mut command in refused {
+        let output = command.output().unwrap();
+        assert!(!output.status.success(), "{command:?}");
+        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        let harmful = |c: char| c.is_control() || c == '\u{202e}';
+        assert!(said.ends_with('\n') && !said.trim_end_matches('\n').contains(harmful), "{command:?}: {said:?}");
+    }
+}
+
+#[test]
+fn whoever_names_no_command_is_told_which_there_are() {
+    for mut bare in [Command::new(env!("CARGO_BIN_EXE_leasehold")), Store::new().command::<&str>([])] {
+        let output = bare.output().unwrap();
+        assert_eq!(output.status.code(), Some(64));
+        let said = text(&output.stderr);
+        assert!(said.lines().count() == 1 && COMMANDS.iter().all(|command| said.contains(command)), "{said}");
     }
 }
 

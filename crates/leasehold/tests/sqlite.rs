@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use leasehold::{Error, ErrorKind, Locks};
+use leasehold::{Error, ErrorKind, FencingToken, Locks};
 use rusqlite::Connection;
 
 /// A folder that goes with the test.
@@ -74,6 +74,49 @@ async fn nothing_of_a_client_is_left_beside_the_file_when_it_has_gone() {
     }
 }
 
+/// As if the process had been killed that holds the key: the row is there, and nobody's pipe.
+fn orphan(file: &Path, token: FencingToken) {
+    let connection = Connection::open(file).unwrap();
+    let ticket = i64::try_from(token.get()).unwrap();
+    assert_eq!(connection.execute("UPDATE entry SET client = 'nobody' WHERE ticket = ?1", [ticket]).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn whoever_looks_at_a_key_takes_out_the_dead_and_hands_it_over() {
+    let folder = Folder::new();
+    let file = folder.file();
+    let (dead, living) = (connect(&file).await.unwrap(), connect(&file).await.unwrap());
+    let gone = dead.mutex("k").unwrap().lock().await.unwrap();
+    let other = dead.mutex("other").unwrap().lock().await.unwrap();
+    orphan(&file, other.token());
+    assert!(living.inspect("other").await.unwrap().is_none());
+    let waiting = tokio::spawn({
+        let mutex = living.mutex("k").unwrap();
+        async move { mutex.lock().await.unwrap() }
+    });
+    while living.inspect("k").await.unwrap().and_then(|view| view.waiters).is_none_or(|waiters| waiters.is_empty()) {
+        tokio::task::yield_now().await;
+    }
+    orphan(&file, gone.token());
+    let views = living.inspect_all().await.unwrap();
+    let [view] = &views[..] else { panic!("{views:?}") };
+    assert_eq!((view.holders.len(), view.waiters.as_ref().map(Vec::len)), (1, Some(0)));
+    assert_eq!(waiting.await.unwrap().token(), view.holders[0].token.unwrap(), "it was told");
+}
+
+#[tokio::test]
+async fn looking_writes_nothing_as_long_as_nobody_has_died() {
+    let folder = Folder::new();
+    let file = folder.file();
+    let (one, two) = (connect(&file).await.unwrap(), connect(&file).await.unwrap());
+    let _held = [one.mutex("a").unwrap().lock().await.unwrap(), one.mutex("b").unwrap().lock().await.unwrap()];
+    let log = || std::fs::read(file.with_file_name("locks.db-wal")).unwrap();
+    let before = log();
+    assert_eq!(two.inspect_all().await.unwrap().len(), 2);
+    assert!(two.inspect("a").await.unwrap().is_some() && two.inspect("c").await.unwrap().is_none());
+    assert!(log() == before);
+}
+
 #[tokio::test]
 async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
     let folder = Folder::new();
@@ -107,7 +150,7 @@ async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn a_folder_or_a_place_where_no_file_can_be_made_is_refused_by_name() {
     let folder = Folder::new();
-    refused(&folder.0, "cannot be written").await;
+    refused(&folder.0, "this is a folder").await;
     refused(Path::new("/proc/self/locks.db"), "/proc/self/locks.db").await;
 }
 
@@ -148,6 +191,22 @@ async fn no_token_is_ever_above_the_ceiling_that_is_on_disk() {
         assert!(guard.token().get() <= u64::try_from(ceiling).unwrap(), "token {} is above {ceiling}", guard.token());
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn the_log_stays_short_though_every_client_takes_one_lock_and_ends() {
+    let folder = Folder::new();
+    let file = folder.file();
+    // Whoever closes the file last would take the log along.
+    let _stays = connect(&file).await.unwrap();
+    let length = || std::fs::metadata(file.with_file_name("locks.db-wal")).unwrap().len();
+    let mut longest = 0;
+    for _ in 0..200 {
+        let locks = connect(&file).await.unwrap();
+        locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
+        longest = longest.max(length());
+    }
+    assert!(longest < 300 * 1024, "{longest} bytes");
 }
 
 /// Somebody was stopped in the middle of a transaction, and keeps everybody else out.

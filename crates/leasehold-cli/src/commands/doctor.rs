@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::Locks;
 use leasehold::clock::Clock;
-use rustix::fs::{OFlags, statfs, statvfs};
+use rustix::fs::{Access, OFlags, access, statfs, statvfs};
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -112,7 +112,7 @@ async fn check(opened: anyhow::Result<Locks>, url: &str) -> Vec<Check> {
         }
     }
     if let Some(file) = file.filter(|file| file.is_file()) {
-        checks.extend([owner(&file), file_system(&file), space(&file), clients(&file)]);
+        checks.extend([owner(&file), file_system(&file), space(&file), clients(&file, opened.is_ok())]);
     }
     if let Ok(locks) = opened {
         checks.push(round_trip(&locks).await);
@@ -143,7 +143,10 @@ fn owner(file: &Path) -> Check {
     };
     let (mode, owner, us) = (found.mode() & 0o777, found.uid(), rustix::process::geteuid().as_raw());
     let finding = format!("{} belongs to user {owner} with mode {mode:03o}", shown(file));
-    if mode & 0o077 != 0 {
+    if access(file, Access::READ_OK | Access::WRITE_OK).is_err() {
+        let advice = format!("we are user {us} and may not write it: ask its owner, or name another file");
+        Check::bad("owner", finding, advice)
+    } else if mode & 0o077 != 0 {
         let advice = format!("others may use its locks or break them; if that is not meant: chmod 600 {}", shown(file));
         Check::warn("owner", finding, advice)
     } else if owner != us {
@@ -217,8 +220,8 @@ fn space(file: &Path) -> Check {
     }
 }
 
-/// Who uses the file now, and what dead processes have left beside it.
-fn clients(file: &Path) -> Check {
+/// Who uses the file now, us among them or not, and what dead processes have left beside it.
+fn clients(file: &Path, we_do: bool) -> Check {
     let mut folder = file.as_os_str().to_owned();
     folder.push("-clients");
     let folder = PathBuf::from(folder);
@@ -233,9 +236,12 @@ fn clients(file: &Path) -> Check {
     let pipes: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     let alive: Vec<_> = pipes.iter().filter(|pipe| pipe.extension().is_some_and(|kind| kind == "alive")).collect();
     let dead = alive.iter().filter(|pipe| is_dead(pipe)).count();
-    let used = match alive.len() - dead {
-        1 => "1 client uses it, this one".to_owned(),
-        many => format!("{many} clients use it, this one included"),
+    let used = match (alive.len() - dead, we_do) {
+        (0, _) => "nobody uses it".to_owned(),
+        (1, true) => "1 client uses it, this one".into(),
+        (1, false) => "1 client uses it".into(),
+        (many, true) => format!("{many} clients use it, this one included"),
+        (many, false) => format!("{many} clients use it"),
     };
     // Whoever opens the file removes them, so only those are left that died since.
     let finding = if dead == 0 { used } else { format!("{used}; the pipes of {dead} that died are left") };

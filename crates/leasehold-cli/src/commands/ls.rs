@@ -7,7 +7,7 @@ use leasehold::backend::KeyView;
 
 use crate::output::json::{KeyJson, write_line};
 use crate::output::table::{Cut, Table};
-use crate::output::{Look, kind, number, span, used_as, whom};
+use crate::output::{Look, escaped, kind, number, span, used_as, whom};
 
 /// Shows the keys whose names begin with `prefix`.
 pub(crate) async fn run(locks: &Locks, prefix: &[u8], look: Look, out: &mut impl Write) -> anyhow::Result<()> {
@@ -17,7 +17,8 @@ pub(crate) async fn run(locks: &Locks, prefix: &[u8], look: Look, out: &mut impl
         let keys: Vec<_> = views.iter().map(KeyJson::new).collect();
         write_line(out, &keys)?;
     } else if views.is_empty() {
-        look.say(&format!("nobody holds or awaits anything on {locks}"));
+        let what = if prefix.is_empty() { String::new() } else { format!(" that begins with \"{}\"", escaped(prefix)) };
+        look.say(&format!("nobody holds or awaits anything{what} on {locks}"));
     } else {
         table(&views).write(out, look.width, look.color)?;
     }

@@ -58,7 +58,7 @@ struct Shared {
     room: Room,
     /// Entries of ours that are or may be in line.
     waiters: Mutex<HashMap<EntryId, Waiter>>,
-    /// Other clients whose end we want to hear of, because they hold what somebody here waits for.
+    /// Other clients whose end we want to hear of, because they hold what somebody here waits for or follows.
     peers: Mutex<HashSet<String>>,
     /// Keys that we follow, and how often.
     followed: Mutex<HashMap<Key, usize>>,
@@ -91,7 +91,7 @@ impl Sqlite {
         getrandom::fill(&mut id).expect("the operating system hands out random bytes");
         let client = format!("{:032x}", u128::from_ne_bytes(id));
         let no_pipes = |cause: io::Error| {
-            let why = format!("cannot make pipes beside {}", path.display());
+            let why = format!("cannot make pipes beside {}", named(&path));
             Error::new(ErrorKind::Unusable, why).caused_by(cause)
         };
         let room = Room::beside(&path).map_err(no_pipes)?;
@@ -365,13 +365,18 @@ impl Follower {
             let shared = self.shared.clone();
             let (key, client) = (self.key.clone(), shared.client.clone());
             let Some(seen) = self.seen else {
-                let (view, seen) = shared.write(move |lines| lines.follow(&key, &client)).await?;
+                let follow = move |lines: &mut Lines<'_>| Ok((lines.follow(&key, &client)?, lines.holding(&key)?));
+                let ((view, seen), holders) = shared.write(follow).await?;
                 self.seen = Some(seen);
+                shared.outlive(holders);
                 return Ok(view);
             };
             let changed = shared.changed.notified();
-            let (views, seen) = shared.write(move |lines| lines.sightings(&key, seen)).await?;
+            let look = move |lines: &mut Lines<'_>| Ok((lines.sightings(&key, seen)?, lines.holding(&key)?));
+            let ((views, seen), holders) = shared.write(look).await?;
             self.seen = Some(seen);
+            // If nobody waits for the key, nobody else would notice that its holder died.
+            shared.outlive(holders);
             self.ready.extend(views);
             if self.ready.is_empty() {
                 changed.await;
@@ -414,7 +419,12 @@ impl fmt::Debug for Sqlite {
 }
 
 fn shown(path: &Path) -> String {
-    format!("sqlite:{}", Escaped(path.as_os_str().as_encoded_bytes()))
+    format!("sqlite:{}", named(path))
+}
+
+/// A path in a message: it may hold whatever could fool a terminal.
+fn named(path: &Path) -> Escaped<'_> {
+    Escaped(path.as_os_str().as_encoded_bytes())
 }
 
 fn protocol(why: impl Into<String>) -> Error {
@@ -439,6 +449,6 @@ fn fault(error: rusqlite::Error) -> Error {
         Some(ErrorCode::SystemIoFailure) => (ErrorKind::Unusable, "the disk failed to read or write the file"),
         _ => (ErrorKind::Protocol, "the file answered something unexpected"),
     };
-    // Its text alone: as a chain it would say the same twice.
-    Error::new(kind, why).caused_by(io::Error::other(error.to_string()))
+    // Its text alone: as a chain it would say the same twice. It may name the file.
+    Error::new(kind, why).caused_by(io::Error::other(Escaped(error.to_string().as_bytes()).to_string()))
 }

@@ -6,26 +6,34 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock, statfs};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
 
-use super::{fault, schema};
+use super::{fault, named, schema};
 
 /// After how many commits of one client the log is folded back into the file: by the patient thread, since it waits for
 /// the disk.
 const COMMITS_BETWEEN_FOLDS: u32 = 1000;
 
+/// How long the log may be when the file is opened. Programs that take one lock and end never get as far as the fold above,
+/// and the first to open a file after the last has closed it reads the whole log: two milliseconds for each megabyte.
+const LOG_BYTES_MAX: u64 = 256 * 1024;
+
+/// How long to wait for another program that has the file open beside us and does not use the door.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+
 /// The size of a page of the file. Small for the reason given at its use, and no smaller because a row of ours may take
 /// three thousand bytes and should not be scattered over many.
 const PAGE_BYTES: u32 = 1024;
 
-/// A transaction's work, to be done by whoever gets to the file first.
-type Job = Box<dyn FnOnce(&mut Desk) + Send>;
+/// A transaction's work, for the patient thread, or the reason why it has no desk.
+type Job = Box<dyn FnOnce(Result<&mut Desk>) + Send>;
 
 /// The file, open. Copies share it.
 #[derive(Clone)]
@@ -71,11 +79,11 @@ impl LockFile {
         refuse_network(path)?;
         let mut quick = Desk::open(path)?;
         quick.prepare()?;
-        let mut patient = Desk::open(path)?;
         let (jobs, queue) = mpsc::channel::<Job>();
+        let path = path.to_owned();
         std::thread::Builder::new()
             .name("leasehold-file".into())
-            .spawn(move || queue.into_iter().for_each(|job| job(&mut patient)))
+            .spawn(move || do_jobs(queue, &path))
             .map_err(|cause| unusable("the operating system refused a thread for the file").caused_by(cause))?;
         Ok(Self { quick: Arc::new(Mutex::new(quick)), patient: jobs, commits: Arc::default() })
     }
@@ -96,7 +104,7 @@ impl LockFile {
         then: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T> {
         if self.commits.fetch_add(1, Relaxed) % COMMITS_BETWEEN_FOLDS == COMMITS_BETWEEN_FOLDS - 1 {
-            let _ = self.patient.send(Box::new(Desk::fold_log));
+            let _ = self.patient.send(Box::new(|desk| _ = desk.map(Desk::fold_log)));
         }
         let work = match self.quick.try_lock() {
             Ok(mut desk) => match desk.door.is_open() {
@@ -106,13 +114,30 @@ impl LockFile {
             Err(_) => work,
         };
         let (answer, answered) = oneshot::channel();
-        let job = Box::new(move |desk: &mut Desk| {
-            desk.door.wait();
-            let _ = answer.send(desk.transact(work, then));
+        let job = Box::new(move |desk: Result<&mut Desk>| {
+            let done = desk.and_then(|desk| {
+                desk.door.wait();
+                desk.transact(work, then)
+            });
+            let _ = answer.send(done);
         });
         let closed = || unusable("the file's thread has ended");
         self.patient.send(job).map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
+    }
+}
+
+/// Does one job after the other, at a desk that is opened for the first of them: many a program ends without any.
+fn do_jobs(jobs: mpsc::Receiver<Job>, path: &Path) {
+    let mut desk = None;
+    for job in jobs {
+        match &mut desk {
+            Some(desk) => job(Ok(desk)),
+            None => match Desk::open(path) {
+                Ok(opened) => job(Ok(desk.insert(opened))),
+                Err(error) => job(Err(error)),
+            },
+        }
     }
 }
 
@@ -121,7 +146,10 @@ impl Desk {
     fn open(path: &Path) -> Result<Self> {
         let door = beside(path, "-door");
         let door = open_door(&door, fs::metadata(path).map_or(0o600, |file| file.permissions().mode() & 0o666))
-            .map_err(|cause| unusable(format!("cannot open {}", door.display())).caused_by(cause))?;
+            .map_err(|cause| {
+                let why = format!("cannot open {}, through which all who write the file go", named(&door));
+                unusable(why).caused_by(cause)
+            })?;
         let door = Door(door);
         door.wait();
         let opened = connect(path);
@@ -134,6 +162,9 @@ impl Desk {
             .map_err(|cause| unusable("cannot tell one boot of this machine from another").caused_by(cause))?;
         self.door.wait();
         let prepared = schema::prepare(&mut self.connection, boot.trim()).and_then(|()| self.sync());
+        if fs::metadata(&self.log).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+            self.empty_log();
+        }
         self.door.leave();
         prepared
     }
@@ -161,6 +192,14 @@ impl Desk {
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     }
 
+    /// Writes the whole log into the file and begins it anew. Only behind the door; if another program reads the file at
+    /// this moment, somebody does it another time.
+    fn empty_log(&mut self) {
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self.connection.busy_timeout(BUSY_MAX);
+    }
+
     /// Waits until the disk has everything that was committed so far.
     fn sync(&self) -> Result<()> {
         // The log's own descriptor: closing one of the file itself would drop the locks that SQLite has on it.
@@ -176,8 +215,12 @@ impl Desk {
 fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+    // SQLite opens what cannot be written for reading, and would fail only when somebody wants a lock.
+    if connection.is_readonly(MAIN_DB).map_err(fault)? {
+        return Err(unusable("the file cannot be written: mind its owner, its mode and its disk"));
+    }
     // For whoever comes past the door: another program that looks at the file.
-    connection.busy_timeout(std::time::Duration::from_secs(2)).map_err(fault)?;
+    connection.busy_timeout(BUSY_MAX).map_err(fault)?;
     // Counts only for a file that is still empty. Every commit writes whole pages, and ours change a row in each of
     // three: the smaller a page, the less there is to write.
     connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fault)?;
@@ -223,12 +266,15 @@ fn create(path: &Path) -> Result<()> {
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(|cause| unusable(format!("cannot make the folder {}", folder.display())).caused_by(cause))?;
+            .map_err(|cause| unusable(format!("cannot make the folder {}", named(folder))).caused_by(cause))?;
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            Err(unusable("this is a folder: name a file in it"))
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(cause) => Err(unusable(format!("cannot make the file {}", path.display())).caused_by(cause)),
+        Err(cause) => Err(unusable(format!("cannot make the file {}", named(path))).caused_by(cause)),
     }
 }
 
@@ -249,12 +295,12 @@ const NETWORK: [(u32, &str); 10] = [
 
 fn refuse_network(path: &Path) -> Result<()> {
     let kind = statfs(path)
-        .map_err(|cause| unusable(format!("cannot tell where {} is", path.display())).caused_by(cause))?
+        .map_err(|cause| unusable(format!("cannot tell where {} is", named(path))).caused_by(cause))?
         .f_type;
     match network(kind as u32) {
         Some(name) => Err(unusable(format!(
             "{} is on a {name} file system, where a lock of this kind does not hold: name a file on a local disk",
-            path.display()
+            named(path)
         ))),
         None => Ok(()),
     }

@@ -205,6 +205,17 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
+    /// Takes out whatever the dead have left in the lines from one key to another of its namespace. Each client is asked
+    /// after once, however many entries it has, and if all are there nothing is written.
+    fn reap_dead_between(&mut self, first: &Key, last: &Key) -> Result<()> {
+        let clients: Vec<String> = self.rows(
+            "SELECT DISTINCT client FROM entry WHERE namespace = ?1 AND name BETWEEN ?2 AND ?3",
+            params![first.namespace().as_str(), first.name(), last.name()],
+            |row| row.get(0).map_err(fault),
+        )?;
+        clients.iter().filter(|client| !(self.is_alive)(client)).try_for_each(|client| self.reap(client))
+    }
+
     /// Whether any of them was dead: whoever finds a key taken asks the kernel whether its holder is still there.
     fn reap_dead_holders(&mut self, holders: &[Seat]) -> Result<bool> {
         let dead: Vec<&Seat> = holders.iter().filter(|seat| !(self.is_alive)(&seat.client)).collect();
@@ -214,7 +225,8 @@ impl<'a> Lines<'a> {
         Ok(!dead.is_empty())
     }
 
-    pub(super) fn inspect(&self, query: &Query) -> Result<Page<KeyView>> {
+    /// Nobody is shown who has died: whoever looks may be the first to notice, and then takes it out for good.
+    pub(super) fn inspect(&mut self, query: &Query) -> Result<Page<KeyView>> {
         let keys = match &query.key {
             Some(key) => vec![key.clone()],
             None => self.keys(
@@ -227,7 +239,11 @@ impl<'a> Lines<'a> {
             )?,
         };
         let next = if keys.len() > query.keys_max { keys.get(query.keys_max.max(1) - 1).cloned() } else { None };
-        let views = keys.iter().take(query.keys_max).map(|key| self.view(key)).collect::<Result<Vec<_>>>()?;
+        let keys = &keys[..keys.len().min(query.keys_max)];
+        if let (Some(first), Some(last)) = (keys.first(), keys.last()) {
+            self.reap_dead_between(first, last)?;
+        }
+        let views = keys.iter().map(|key| self.view(key)).collect::<Result<Vec<_>>>()?;
         Ok(Page { items: views.into_iter().filter(|view| view.capacity.is_some()).collect(), next })
     }
 
@@ -243,8 +259,14 @@ impl<'a> Lines<'a> {
         Ok(KeyView { key: key.clone(), capacity, holders, waiters: Some(waiters) })
     }
 
+    /// The clients whose end would change who holds the key.
+    pub(super) fn holding(&self, key: &Key) -> Result<Vec<String>> {
+        Ok(self.line(key, None)?.holders.into_iter().map(|seat| seat.client).collect())
+    }
+
     /// Follows a key from now on: its present state, and the version from which on changes are written down.
     pub(super) fn follow(&mut self, key: &Key, client: &str) -> Result<(KeyView, i64)> {
+        self.reap_dead_between(key, key)?;
         self.execute(
             "INSERT OR IGNORE INTO watcher (namespace, name, client) VALUES (?1, ?2, ?3)",
             params![key.namespace().as_str(), key.name(), client],
