@@ -20,9 +20,11 @@ mod failure;
 mod folder;
 mod ports;
 mod process;
+mod proxy;
 pub mod redis;
 mod tools;
 mod wait;
 
 pub use failure::{Failure, Result};
+pub use proxy::Proxy;
 pub use wait::{PATIENCE, until};
