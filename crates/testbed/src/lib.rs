@@ -22,9 +22,11 @@ mod ports;
 mod process;
 mod proxy;
 pub mod redis;
+mod tls;
 mod tools;
 mod wait;
 
 pub use failure::{Failure, Result};
 pub use proxy::Proxy;
+pub use tls::Tls;
 pub use wait::{PATIENCE, until};

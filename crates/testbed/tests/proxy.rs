@@ -61,11 +61,11 @@ fn what_is_said_arrives_and_is_answered() {
 #[test]
 fn a_client_that_does_not_listen_is_heard() {
     let server = Server::builder().setting("client-output-buffer-limit", "normal 0 0 0").start().unwrap();
-    server.cli(&["SETRANGE", "long", "30000000", "x"]);
+    server.cli(&["SETRANGE", "long", "60000000", "x"]);
     let proxy = Proxy::start(("127.0.0.1", server.port())).unwrap();
     let client = connect(&proxy);
     say(&client, "GET long\r\n");
-    assert_eq!(heard(&connect(&proxy), SILENCE), None, "by now all buffers are full");
+    assert_eq!(heard(&connect(&proxy), SILENCE * 4), None, "by now all buffers are full");
     say(&client, "INCR n\r\n");
     until("the second request has arrived", || server.cli(&["GET", "n"]) == "1").unwrap();
 }
