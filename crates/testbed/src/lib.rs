@@ -18,6 +18,7 @@
 
 mod failure;
 mod folder;
+pub mod interop;
 mod ports;
 mod process;
 mod proxy;
