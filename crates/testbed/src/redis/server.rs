@@ -5,18 +5,22 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::{self, Process};
-use crate::{Failure, Result, Tls, folder, ports, tools, until};
+use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools, until};
 
 /// How the testbed itself is let in, whatever the test does to the other users.
 pub(super) const ADMIN: &str = "testbed";
 
 /// How often another port is tried.
 const PORTS_MAX: usize = 10;
+
+/// How long a new server is looked at before it is looked at again: it may be somebody else who listens there, and is silent.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// A Redis server of its own, ended when dropped.
 #[derive(Debug)]
@@ -230,9 +234,13 @@ impl Server {
     }
 
     pub(super) fn try_cli(&self, words: &[&str]) -> Result<String> {
+        self.cli_within(PATIENCE, words)
+    }
+
+    fn cli_within(&self, limit: Duration, words: &[&str]) -> Result<String> {
         let mut command = self.redis_cli();
         command.args(words);
-        process::output(command).map(|answer| answer.trim_end().to_owned())
+        process::output(command, limit).map(|answer| answer.trim_end().to_owned())
     }
 
     /// `redis-cli`, logged in.
@@ -280,7 +288,7 @@ impl Server {
     /// Whether it is this process that answers, and not another on its port; and whether it has loaded its data.
     fn is_answered_by(&self, pid: u32) -> bool {
         let its_number = format!("process_id:{pid}");
-        self.try_cli(&["INFO"])
+        self.cli_within(LOOK_MAX, &["INFO"])
             .is_ok_and(|info| info.lines().any(|line| line.trim_end() == its_number) && !info.contains("loading:1"))
     }
 
