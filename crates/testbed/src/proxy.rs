@@ -1,11 +1,13 @@
 //! A network that fails on demand: a proxy between a client and its server.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use rustix::net::{self, shutdown};
 
 use crate::wait::{self, Deadline};
 use crate::{Failure, Result, ports};
@@ -37,7 +39,7 @@ struct Weather {
 /// The thread that accepts connections.
 #[derive(Debug)]
 struct Door {
-    closing: Arc<AtomicBool>,
+    listener: Arc<TcpListener>,
     thread: JoinHandle<()>,
 }
 
@@ -69,7 +71,7 @@ impl Proxy {
             let proxy = Self { port, target, network: Arc::default(), door: Mutex::default() };
             match proxy.open() {
                 Ok(()) => return Ok(proxy),
-                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 Err(error) => return Err(cannot()(error)),
             }
         }
@@ -104,9 +106,9 @@ impl Proxy {
 
     /// Refuses new connections. Those that are open stay.
     pub fn refuse(&self) {
-        if let Some(Door { closing, thread }) = self.door().take() {
-            closing.store(true, Ordering::Release);
-            let _ = TcpStream::connect(self.address()); // so that it looks up
+        if let Some(Door { listener, thread }) = self.door().take() {
+            // Not by closing it alone: a process that is just being started has it open too, until it runs its program.
+            shutdown(&listener, net::Shutdown::Read).expect("a listener can be shut down");
             let _ = thread.join();
         }
     }
@@ -133,21 +135,20 @@ impl Proxy {
     }
 
     fn open(&self) -> std::io::Result<()> {
-        let listener = TcpListener::bind(self.address())?;
-        let closing = Arc::new(AtomicBool::new(false));
-        let (network, target, closed) = (Arc::clone(&self.network), self.target, Arc::clone(&closing));
+        let listener = Arc::new(TcpListener::bind(self.address())?);
+        let (network, target, accepting) = (Arc::clone(&self.network), self.target, Arc::clone(&listener));
         let accept = move || {
-            for client in listener.incoming() {
-                if closed.load(Ordering::Acquire) {
+            for client in accepting.incoming() {
+                // That is what a listener says that was shut down.
+                if client.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidInput) {
                     return;
                 }
                 let network = Arc::clone(&network);
                 // On a thread of its own, because connecting to the target may take a while.
-                let connect = move || client.and_then(|client| network.connect(client, target));
-                thread::spawn(connect);
+                thread::spawn(move || client.and_then(|client| network.connect(client, target)));
             }
         };
-        *self.door() = Some(Door { closing, thread: thread::spawn(accept) });
+        *self.door() = Some(Door { listener, thread: thread::spawn(accept) });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use leasehold_testbed::redis::Server;
@@ -153,6 +154,23 @@ fn a_refusal_meets_new_connections_only() {
     assert!(is_answered(&early));
     proxy.heal();
     assert!(is_answered(&connect(&proxy)));
+}
+
+#[test]
+fn a_refusal_is_one_even_while_other_processes_are_started() {
+    let proxy = echo();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| {
+            for _ in 0..200 {
+                Command::new("true").status().unwrap();
+            }
+        });
+        while !starting.is_finished() {
+            proxy.refuse();
+            assert!(TcpStream::connect(proxy.address()).is_err());
+            proxy.heal();
+        }
+    });
 }
 
 #[test]
