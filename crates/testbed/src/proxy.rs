@@ -190,8 +190,11 @@ impl Network {
     fn read(&self, link: &Link, direction: Direction, pieces: &mpsc::Sender<(Deadline, Vec<u8>)>) {
         let mut buffer = vec![0; 64 * 1024];
         loop {
-            // A connection that was reset has ended too.
-            let count = link.from(direction).read(&mut buffer).unwrap_or(0);
+            let count = match link.from(direction).read(&mut buffer) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => 0, // one that was reset has ended too
+            };
             let due = Deadline::after(self.weather().delay);
             if pieces.send((due, buffer[..count].to_vec())).is_err() || count == 0 {
                 return;

@@ -32,10 +32,13 @@ fn connect(proxy: &Proxy) -> TcpStream {
 fn heard(mut client: &TcpStream, limit: Duration) -> Option<Vec<u8>> {
     let mut bytes = [0; 100];
     client.set_read_timeout(Some(limit)).unwrap();
-    match client.read(&mut bytes) {
-        Ok(count) => Some(bytes[..count].to_vec()),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-        Err(_) => Some(Vec::new()),
+    loop {
+        match client.read(&mut bytes) {
+            Ok(count) => return Some(bytes[..count].to_vec()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Some(Vec::new()),
+        }
     }
 }
 
