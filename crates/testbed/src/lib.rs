@@ -18,11 +18,16 @@
 
 mod failure;
 mod folder;
+pub mod interop;
 mod ports;
 mod process;
+mod proxy;
 pub mod redis;
+mod tls;
 mod tools;
 mod wait;
 
 pub use failure::{Failure, Result};
+pub use proxy::Proxy;
+pub use tls::Tls;
 pub use wait::{PATIENCE, until};

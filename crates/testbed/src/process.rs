@@ -6,10 +6,11 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, mpsc};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Failure, PATIENCE, Result, tools};
+use crate::{Failure, Result, tools};
 
 /// Runs the rest of its arguments, unless whoever started it is gone already: then the signal of its death came before we
 /// asked for it, and will not come again.
@@ -31,7 +32,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a [`tied`] command.
     pub(crate) fn start(command: Command) -> Result<Self> {
-        tools::program("setpriv")?;
+        tools::program("setpriv").map_err(|_| Failure::new("setpriv is missing; it belongs to util-linux"))?;
         let shown = shown(&command);
         Ok(Self { child: spawn(command).map_err(Failure::during(format!("cannot run {shown}")))? })
     }
@@ -74,16 +75,16 @@ impl fmt::Debug for Process {
     }
 }
 
-/// What a [`tied`] command writes. One that fails, or does not end within [`PATIENCE`], is a failure that says so.
-pub(crate) fn output(mut command: Command) -> Result<String> {
+/// What a [`tied`] command writes. One that fails, or does not end within the limit, is a failure that says so.
+pub(crate) fn output(mut command: Command, limit: Duration) -> Result<String> {
     let shown = shown(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::start(command)?;
     let stdout = collect(process.child().stdout.take().expect("it is piped"));
     let stderr = collect(process.child().stderr.take().expect("it is piped"));
-    let silent = |_| Failure::new(format!("{shown} had no answer within {} s", PATIENCE.as_secs()));
-    let stdout = stdout.recv_timeout(PATIENCE).map_err(silent)?;
-    let stderr = stderr.recv_timeout(PATIENCE).map_err(silent)?;
+    let silent = |_| Failure::new(format!("{shown} had no answer within {} s", limit.as_secs()));
+    let stdout = stdout.recv_timeout(limit).map_err(silent)?;
+    let stderr = stderr.recv_timeout(limit).map_err(silent)?;
     let status = process.child().wait().map_err(Failure::during(&shown))?;
     if status.success() {
         Ok(stdout)

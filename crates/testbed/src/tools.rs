@@ -11,6 +11,11 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
     on_path.or_else(|| beside_us(&format!("bin/{name}"))).ok_or_else(|| missing(name))
 }
 
+/// Where a file lies that `cargo xtask setup` installs for this repository alone.
+pub(crate) fn installed(file: &str) -> Result<PathBuf> {
+    beside_us(file).ok_or_else(|| missing(file))
+}
+
 fn missing(what: &str) -> Failure {
     Failure::new(format!("{what} is missing; `cargo xtask setup` installs it"))
 }

@@ -1,6 +1,6 @@
 //! One Redis server: what it keeps, whom it lets in, and how it ends.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 
 use leasehold_testbed::redis::Server;
 use leasehold_testbed::until;
@@ -70,6 +70,17 @@ fn a_killed_server_refuses_connections_until_it_restarts_on_its_port() {
     server.restart().unwrap();
     assert_eq!((server.port(), server.cli(&["PING"])), (port, "PONG".into()));
     assert_ne!(server.pid(), Some(pid));
+}
+
+#[test]
+fn a_port_that_somebody_took_is_told_from_other_failures() {
+    let server = Server::start().unwrap();
+    server.kill();
+    let somebody = TcpListener::bind(("127.0.0.1", server.port())).unwrap();
+    let failure = server.restart().unwrap_err().to_string();
+    assert!(failure.contains("port taken"), "{failure}");
+    drop(somebody);
+    server.restart().unwrap();
 }
 
 #[test]

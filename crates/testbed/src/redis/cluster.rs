@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::Server;
-use crate::{Result, process, until};
+use crate::{PATIENCE, Result, process, until};
 
 /// Nodes that share the sixteen thousand slots, with or without replicas, ended when dropped.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Cluster {
         let mut join = nodes[0].redis_cli();
         join.args(["--cluster", "create"]).args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())));
         join.args(["--cluster-replicas", &replicas_each.to_string(), "--cluster-yes"]);
-        process::output(join)?;
+        process::output(join, PATIENCE)?;
         let cluster = Self { nodes };
         for node in &cluster.nodes {
             until("every node of the cluster serves every slot", || cluster.is_whole_for(node))?;

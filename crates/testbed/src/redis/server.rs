@@ -5,18 +5,22 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::{self, Process};
-use crate::{Failure, Result, folder, ports, tools, until};
+use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools, until};
 
 /// How the testbed itself is let in, whatever the test does to the other users.
 pub(super) const ADMIN: &str = "testbed";
 
 /// How often another port is tried.
 const PORTS_MAX: usize = 10;
+
+/// How long a new server is looked at before it is looked at again: it may be somebody else who listens there, and is silent.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// A Redis server of its own, ended when dropped.
 #[derive(Debug)]
@@ -33,6 +37,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     password: Option<String>,
     persistent: bool,
+    tls: Option<Tls>,
     pub(super) is_sentinel: bool,
 }
 
@@ -55,6 +60,13 @@ impl Builder {
     #[must_use]
     pub fn user(self, rules: &str) -> Self {
         self.setting("user", rules)
+    }
+
+    /// Speaks TLS with this certificate, and nothing else. Clients need none.
+    #[must_use]
+    pub fn tls(mut self, tls: &Tls) -> Self {
+        self.tls = Some(tls.clone());
+        self
     }
 
     /// Whether each write is on disk before it is answered, so that a server that was killed comes back with it.
@@ -80,15 +92,24 @@ impl Builder {
 
     /// `redis.conf`, for a server on this port in this folder.
     fn text(&self, port: u16, folder: &Path) -> String {
-        let mut text = format!(
-            "bind 127.0.0.1\nport {port}\ndir {}\ndaemonize no\nuser {ADMIN} on >{ADMIN} ~* &* +@all\n",
-            folder.display()
-        );
+        let mut text =
+            format!("bind 127.0.0.1\ndir {}\ndaemonize no\nuser {ADMIN} on >{ADMIN} ~* &* +@all\n", folder.display());
         if !self.is_sentinel {
             // Replicas log in to their master as the testbed does, so that its password is free to change.
             let _ = writeln!(text, "masteruser {ADMIN}\nmasterauth {ADMIN}\nsave \"\"");
             let persistence = if self.persistent { "appendonly yes\nappendfsync always" } else { "appendonly no" };
             let _ = writeln!(text, "{persistence}");
+        }
+        match &self.tls {
+            None => {
+                let _ = writeln!(text, "port {port}");
+            }
+            Some(tls) => {
+                let _ = writeln!(text, "port 0\ntls-port {port}\ntls-auth-clients no\ntls-replication yes");
+                let _ = writeln!(text, "tls-ca-cert-file {}", tls.ca().display());
+                let _ = writeln!(text, "tls-cert-file {}", tls.certificate().display());
+                let _ = writeln!(text, "tls-key-file {}", tls.key().display());
+            }
         }
         if let Some(password) = &self.password {
             let _ = writeln!(text, "requirepass \"{password}\"");
@@ -137,7 +158,8 @@ impl Server {
     /// How a client reaches it as the default user.
     pub fn url(&self) -> String {
         let login = self.plan.password.as_ref().map(|password| format!("default:{}@", percent_encoded(password)));
-        format!("redis://{}127.0.0.1:{}", login.unwrap_or_default(), self.port)
+        let scheme = if self.plan.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{}127.0.0.1:{}", login.unwrap_or_default(), self.port)
     }
 
     /// The number of its process, while it runs.
@@ -212,9 +234,13 @@ impl Server {
     }
 
     pub(super) fn try_cli(&self, words: &[&str]) -> Result<String> {
+        self.cli_within(PATIENCE, words)
+    }
+
+    fn cli_within(&self, limit: Duration, words: &[&str]) -> Result<String> {
         let mut command = self.redis_cli();
         command.args(words);
-        process::output(command).map(|answer| answer.trim_end().to_owned())
+        process::output(command, limit).map(|answer| answer.trim_end().to_owned())
     }
 
     /// `redis-cli`, logged in.
@@ -222,6 +248,10 @@ impl Server {
         let mut command = process::tied("redis-cli");
         command.env("REDISCLI_AUTH", ADMIN).args(["-h", "127.0.0.1", "--user", ADMIN, "-p"]);
         command.arg(self.port.to_string());
+        if let Some(tls) = &self.plan.tls {
+            command.arg("--tls").arg("--cacert").arg(tls.ca());
+            command.arg("--cert").arg(tls.certificate()).arg("--key").arg(tls.key());
+        }
         command
     }
 
@@ -258,7 +288,7 @@ impl Server {
     /// Whether it is this process that answers, and not another on its port; and whether it has loaded its data.
     fn is_answered_by(&self, pid: u32) -> bool {
         let its_number = format!("process_id:{pid}");
-        self.try_cli(&["INFO"])
+        self.cli_within(LOOK_MAX, &["INFO"])
             .is_ok_and(|info| info.lines().any(|line| line.trim_end() == its_number) && !info.contains("loading:1"))
     }
 

@@ -1,0 +1,48 @@
+"""The line protocol by which a test drives a peer; see `src/interop.rs`."""
+
+import sys
+import time
+
+# Far longer than a turn takes, so that no lock of a hammer expires.
+HAMMER_TTL_MS = 20_000
+HAMMER_WAIT_MS = 10_000
+
+
+def serve(peer):
+    """Answers one line with one line, until there are no more."""
+    print("ready", flush=True)
+    for line in sys.stdin:
+        try:
+            answer = obey(peer, *line.split())
+        except Exception as error:
+            answer = f"error {type(error).__name__}: {error}".replace("\n", " ")
+        print(answer, flush=True)
+
+
+def obey(peer, verb, key, *words):
+    if verb == "lock":
+        ttl_ms, timeout_ms = map(int, words)
+        return "held" if peer.lock(key, ttl_ms, timeout_ms) else "busy"
+    if verb == "unlock":
+        return "released" if peer.unlock(key) else "lost"
+    if verb == "extend":
+        return "ok" if peer.extend(key, int(words[0])) else "lost"
+    if verb == "hammer":
+        path, times = words
+        return f"done {hammer(peer, key, path, int(times))}"
+    raise ValueError(f"no such command: {verb}")
+
+
+def hammer(peer, key, path, times):
+    """Adds one to the number in a file, so many times, each under the lock and slowly enough to be caught without it."""
+    for _ in range(times):
+        while not peer.lock(key, HAMMER_TTL_MS, HAMMER_WAIT_MS):
+            pass
+        with open(path) as file:
+            number = int(file.read())
+        time.sleep(0.0003)
+        with open(path, "w") as file:
+            file.write(str(number + 1))
+        if not peer.unlock(key):
+            raise RuntimeError("the lock was lost under the hammer")
+    return times
