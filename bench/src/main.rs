@@ -15,7 +15,7 @@ async fn main() {
         for _ in 0..20 { lock.pair(async || ()).await; }
         eprintln!("MARK");
         let began = std::time::Instant::now();
-        let n = 3000;
+        let n: u32 = std::env::var("N").map_or(3000, |n| n.parse().unwrap());
         let c = contender.clone();
         tokio::spawn(async move { let mut lock = c.lock("solo"); for _ in 0..n {
             lock.pair(async || ()).await;

@@ -97,7 +97,10 @@ impl std::fmt::Display for Busy {
         write!(f, "\"{}\" is held", self.key)?;
         for (nth, holder) in self.held_by.iter().enumerate() {
             let joint = if nth == 0 { " by" } else { "," };
-            write!(f, "{joint} {} for {}s", holder.note, holder.age.as_secs())?;
+            match holder.foreign {
+                true => write!(f, "{joint} a program of another kind")?,
+                false => write!(f, "{joint} {} for {}s", holder.note, holder.age.as_secs())?,
+            }
         }
         match self.waiting {
             Some(waiting) if waiting > 0 => write!(f, ", {waiting} waiting"),

@@ -1,6 +1,6 @@
 //! Who holds and who waits, as the store sees it, and how to take an entry out of its line.
 
-use crate::backend::{Asked, Departure, EntryView, KeyView, Notice, Page, Query};
+use crate::backend::{Asked, Departure, EntryView, Finding, KeyView, Notice, Page, Query};
 use crate::error::Result;
 use crate::key::Key;
 use crate::locks::Locks;
@@ -45,6 +45,22 @@ impl Locks {
     /// ```
     pub async fn inspect(&self, name: impl AsRef<[u8]>) -> Result<Option<KeyView>> {
         self.client.look_at(&self.client.key(name)?).await
+    }
+
+    /// Looks at the store itself: whether it is set up so that locks on it can be trusted, and what to do if not.
+    ///
+    /// ```
+    /// # leasehold::doc_test(async |locks| {
+    /// for finding in locks.checkup().await? {
+    ///     println!("{finding}");
+    /// }
+    /// # Ok(()) });
+    /// ```
+    pub async fn checkup(&self) -> Result<Vec<Finding>> {
+        let asked = self.client.timer.within(self.client.attempt_limit(), self.client.backend.checkup()).await;
+        asked
+            .unwrap_or_else(|| Err(self.client.no_answer()))
+            .map_err(|error| error.on(&self.client.store).while_doing("examining"))
     }
 
     /// Takes somebody else's entry out of its line. A holder learns of it at once where the store can tell it, at

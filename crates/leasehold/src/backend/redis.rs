@@ -284,7 +284,7 @@ impl Backend for Redis {
                 shared.hub.expect(entry, request.claim);
             }
             let names = Names::of(&request.place.key);
-            let answer = shared.call(Call::enter(names, request)).await;
+            let answer = shared.call(Call::enter(names, request, shared.hub.server_ms())).await;
             if shared.settings.layout == Layout::Redisson && answer.as_ref().is_ok_and(reply::waits_for_foreigner) {
                 shared.hub.expect_freedom(entry, Names::of(&request.place.key).freed());
             }
@@ -333,7 +333,7 @@ impl Backend for Redis {
 
     fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {
         Box::pin(async {
-            let args = vec![place.entry.to_string().into_bytes(), reply::written(note)];
+            let args = vec![place.entry.to_string().into_bytes(), reply::written(note, self.shared.hub.server_ms())];
             let answer = self.shared.run(&self.shared.settings.scripts.annotate, Names::of(&place.key), args).await?;
             Ok(if answer == Value::Int(1) { Annotation::Written } else { Annotation::NotHolding })
         })
@@ -352,7 +352,7 @@ impl Backend for Redis {
     }
 
     fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
-        let listener = self.shared.hub.listen(Names::of(key).line());
+        let listener = self.shared.hub.listen(Names::of(key).entries());
         let follower = Follower { shared: self.shared.clone(), key: key.clone(), listener, seen: 0 };
         Box::pin(stream::unfold(Some(follower), async |follower| {
             let mut follower = follower?;

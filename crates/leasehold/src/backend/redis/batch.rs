@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use redis::Value;
 use tokio::runtime;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::redis::call::{Call, Verb};
 use crate::backend::redis::hub::Hub;
@@ -39,16 +39,19 @@ pub(super) struct Local {
     /// How many requests have been sent by themselves and not been answered.
     alone: Arc<AtomicUsize>,
     jobs: mpsc::UnboundedSender<Job>,
+    /// Whether news of what is entered will be heard.
+    listens: watch::Receiver<bool>,
 }
 
 impl Local {
     /// Must be called on a runtime. What it spawns lives as long as that, or as this.
     pub(super) fn start(wire: Arc<Wire>, hub: Arc<Hub>) -> Self {
         let (jobs, ready) = mpsc::unbounded_channel();
+        let (subscribed, listens) = watch::channel(false);
         let working = run(wire.clone(), ready);
-        let listening = listening::follow(wire.clone(), hub);
+        let listening = listening::follow(wire.clone(), hub, subscribed);
         tokio::spawn(async { drop(select(pin!(working), pin!(listening)).await) });
-        Self { runtime: runtime::Handle::current().id(), wire, alone: Arc::default(), jobs }
+        Self { runtime: runtime::Handle::current().id(), wire, alone: Arc::default(), jobs, listens }
     }
 
     /// The answer, or the call back if that runtime is no more.
@@ -56,6 +59,10 @@ impl Local {
     /// The first of several goes at once, by itself: it need not pass through another task. Whoever comes while it is
     /// under way is gathered.
     pub(super) async fn ask(&self, call: Call) -> Result<Result<Value>, Call> {
+        if !*self.listens.borrow() {
+            // It says so or ends; in both cases there is nothing to wait for any more.
+            let _ = self.listens.clone().wait_for(|listens| *listens).await;
+        }
         if self.is_open() && self.alone.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             let _back = BackToNone(&self.alone);
             return Ok(self.wire.call_one(&call).await);

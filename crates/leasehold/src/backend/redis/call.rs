@@ -9,8 +9,8 @@ use crate::backend::{EntryId, Patience, Request, Terms};
 use crate::claim::Claim;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long a deserted line's last ticket is remembered, as `line.lua` has it too.
-const FLOOR_MS: u64 = 3_600_000;
+/// How long a key's last ticket is remembered at least, as `line.lua` has it too.
+const KEEP_MS: u64 = 3_600_000;
 
 /// What can be done for many lines in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ struct Entering {
 }
 
 impl Call {
-    pub(super) fn enter(names: Names, request: &Request) -> Self {
+    pub(super) fn enter(names: Names, request: &Request, entered_ms: u64) -> Self {
         let Request { place, claim, patience, terms, note, returns } = request;
         let mood = match (returns, patience) {
             (true, _) => 'b',
@@ -46,7 +46,7 @@ impl Call {
             Claim::Shared => format!("s{mood}{observed} 1 w"),
             Claim::Permits { count, of } => format!("p{mood}{observed} {count} {of}"),
         };
-        let entering = Entering { wants, note: reply::written(note) };
+        let entering = Entering { wants, note: reply::written(note, entered_ms) };
         Self { verb: Verb::Enter(*terms), names, entry: place.entry, entering: Some(entering) }
     }
 
@@ -98,7 +98,10 @@ impl Wire {
         };
         if let Verb::Enter(terms) = verb {
             let holding_ms = millis(terms.holding);
-            command.arg(holding_ms).arg(millis(terms.waiting)).arg(holding_ms.saturating_add(FLOOR_MS));
+            command
+                .arg(holding_ms)
+                .arg(millis(terms.waiting))
+                .arg(holding_ms.saturating_mul(2).saturating_add(KEEP_MS));
         }
         calls.clone().for_each(|call| call.write_args(&mut command));
         let (answer, mut link) = self.ask(slot, script, &command).await?;

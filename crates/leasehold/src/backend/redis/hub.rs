@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::backend::notices::NoticeBoard;
 use crate::backend::redis::reply;
 use crate::backend::{EntryId, Lease, LeaseId, Notice, Place, Standing};
 use crate::claim::Claim;
+use crate::clock::Clock;
 use crate::fence::Ticket;
 use crate::sync::locked;
 
@@ -30,6 +32,9 @@ pub(super) struct Hub {
     topics: Mutex<HashMap<String, Topic>>,
     /// A topic came or went.
     pub(super) stirred: Arc<Notify>,
+    clock: Clock,
+    /// How many ms the server's time is ahead of our clock. Only for telling how old an entry is.
+    server_lead_ms: AtomicU64,
 }
 
 /// A place in line of ours.
@@ -75,7 +80,19 @@ impl Hub {
             waiters: Mutex::default(),
             topics: Mutex::default(),
             stirred: Arc::default(),
+            clock: Clock::boot(),
+            server_lead_ms: AtomicU64::new(0),
         }
+    }
+
+    /// About what time it is on the server.
+    pub(super) fn server_ms(&self) -> u64 {
+        self.clock.now().as_nanos() / 1_000_000 + self.server_lead_ms.load(Relaxed)
+    }
+
+    /// It is that time on the server now.
+    pub(super) fn learn_server_ms(&self, server_ms: u64) {
+        self.server_lead_ms.store(server_ms.saturating_sub(self.clock.now().as_nanos() / 1_000_000), Relaxed);
     }
 
     /// News of this entry count from now on. Called before anybody else can know of it, so that none are missed.

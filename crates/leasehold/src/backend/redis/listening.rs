@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::backend::Notice;
 use crate::backend::redis::health::Health;
 use crate::backend::redis::hub::Hub;
@@ -29,9 +31,14 @@ pub(super) async fn start(wire: Arc<Wire>, hub: Arc<Hub>, eviction_accepted: boo
     Ok(health)
 }
 
-/// Listens on the channel of these connections alone, until their runtime ends or nobody uses them any more.
-pub(super) async fn follow(wire: Arc<Wire>, hub: Arc<Hub>) {
-    Ear { wire, hub, topics: false, channels: HashSet::new(), run_id: None }.run(None).await;
+/// Listens on the channel of these connections alone, until their runtime ends or nobody uses them any more. Says when it
+/// has begun to, or has failed to.
+pub(super) async fn follow(wire: Arc<Wire>, hub: Arc<Hub>, ready: watch::Sender<bool>) {
+    let mut ear = Ear { wire, hub, topics: false, channels: HashSet::new(), run_id: None };
+    // Nothing has been sent yet, so nothing can have been missed: unlike later, nobody has to look again.
+    let link = ear.subscribe().await.ok();
+    let _ = ready.send(true);
+    ear.run(link).await;
 }
 
 struct Ear {
@@ -73,6 +80,12 @@ impl Ear {
         self.listen(link).await.is_ok() && link.command(&redis::cmd("PING")).await.is_ok()
     }
 
+    async fn subscribe(&mut self) -> Result<Link> {
+        let mut link = self.connect().await?;
+        self.listen(&mut link).await?;
+        Ok(link)
+    }
+
     async fn start_anew(&mut self) -> Result<Link> {
         self.channels.clear();
         let mut link = self.connect().await?;
@@ -101,6 +114,10 @@ impl Ear {
             Err(error) if error.kind() == ErrorKind::Unusable => Health::default(),
             health => health?,
         };
+        let time = link.command(&redis::cmd("TIME")).await?;
+        if let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(time) {
+            self.hub.learn_server_ms(seconds * 1000 + micros / 1000);
+        }
         self.run_id = Some(health.run_id.clone());
         Ok(health)
     }

@@ -23,7 +23,7 @@ impl Names {
         let mut text = String::with_capacity(lock.len() * 5 + 48);
         text.push_str(&lock);
         let mut ends = [lock.len(); 5];
-        for (nth, side) in ["line", "queue", "leases", "entries"].into_iter().enumerate() {
+        for (nth, side) in ["tickets", "queue", "leases", "entries"].into_iter().enumerate() {
             for part in ["{", &lock, "}:", side] {
                 text.push_str(part);
             }
@@ -38,8 +38,8 @@ impl Names {
     }
 
     /// Where the entries are, and the channel on which observers of them listen.
-    pub(super) fn line(&self) -> &str {
-        self.part(self.ends[0]..self.ends[1])
+    pub(super) fn entries(&self) -> &str {
+        self.part(self.ends[3]..self.ends[4])
     }
 
     /// The channel on which Redisson says that the lock is free.
@@ -47,10 +47,11 @@ impl Names {
         format!("redisson_lock__channel:{{{}}}", self.lock())
     }
 
-    /// Lock, line, queue, leases and entries: what every script is given, in its order.
+    /// Lock, tickets, queue, leases and entries: what every script is given, in its order.
     pub(super) fn all(&self) -> [&str; 5] {
-        let [_, line, queue, leases, entries] = self.ends;
-        [self.lock(), self.line(), self.part(line..queue), self.part(queue..leases), self.part(leases..entries)]
+        let [lock, tickets, queue, leases, _] = self.ends;
+        let part = |from, to| self.part(from..to);
+        [self.lock(), part(lock, tickets), part(tickets, queue), part(queue, leases), self.entries()]
     }
 
     pub(super) fn slot(&self) -> u16 {
@@ -71,7 +72,7 @@ fn lock_name(key: &Key) -> String {
     }
 }
 
-/// A pattern that finds the locks and the lines of a namespace, and more.
+/// A pattern that finds the locks and the entries of a namespace, and more.
 pub(super) fn pattern(namespace: &Namespace) -> String {
     // A namespace has no character that means something in a pattern.
     match namespace.as_str() {
@@ -80,11 +81,11 @@ pub(super) fn pattern(namespace: &Namespace) -> String {
     }
 }
 
-/// The key that this is the lock or the line of, in that namespace. In the empty namespace every key could be a lock of
-/// somebody, so there only lines count.
+/// The key that this is the lock or the entries of, in that namespace. In the empty namespace every key could be a lock of
+/// somebody, so there only entries count.
 pub(super) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
-    let of_line = found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}:line"));
-    let lock = match of_line {
+    let of_entries = found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}:entries"));
+    let lock = match of_entries {
         Some(lock) => lock,
         None if namespace.as_str().is_empty() => return None,
         None => found,
@@ -125,36 +126,36 @@ mod tests {
             names.all(),
             [
                 "lock:billing/close",
-                "{lock:billing/close}:line",
+                "{lock:billing/close}:tickets",
                 "{lock:billing/close}:queue",
                 "{lock:billing/close}:leases",
                 "{lock:billing/close}:entries",
             ]
         );
-        assert_eq!((names.lock(), names.line()), ("lock:billing/close", "{lock:billing/close}:line"));
+        assert_eq!((names.lock(), names.entries()), ("lock:billing/close", "{lock:billing/close}:entries"));
         assert_eq!(Names::of(&key("", b"orders")).lock(), "orders");
     }
 
     #[test]
     fn no_name_reaches_into_another_or_leaves_its_slot() {
-        let names = Names::of(&key("lock", b"{a}:line"));
-        assert_eq!(names.lock(), "lock:%7Ba%7D:line");
-        assert_ne!(Names::of(&key("lock", b"a")).line(), names.lock());
+        let names = Names::of(&key("lock", b"{a}:entries"));
+        assert_eq!(names.lock(), "lock:%7Ba%7D:entries");
+        assert_ne!(Names::of(&key("lock", b"a")).entries(), names.lock());
     }
 
     #[test]
-    fn a_key_is_known_again_by_its_lock_and_by_its_line() {
+    fn a_key_is_known_again_by_its_lock_and_by_its_entries() {
         for name in [b"a" as &[u8], b"a b/c", b"100%", b"{x}", "ü".as_bytes(), b"\0\xff", b"*?[a]", b"a:b"] {
             let key = key("shop", name);
             let names = Names::of(&key);
             assert_eq!(key_of(key.namespace(), names.lock().as_bytes()), Some(key.clone()));
-            assert_eq!(key_of(key.namespace(), names.line().as_bytes()), Some(key.clone()));
+            assert_eq!(key_of(key.namespace(), names.entries().as_bytes()), Some(key.clone()));
             assert_eq!(key_of(key.namespace(), names.all()[2].as_bytes()), None, "{name:?}");
             assert_eq!(key_of(&Namespace::new("sho").unwrap(), names.lock().as_bytes()), None);
         }
         let none = Namespace::new("").unwrap();
         assert_eq!(key_of(&none, b"whatever"), None);
-        assert_eq!(key_of(&none, b"{orders}:line").unwrap().name(), b"orders");
+        assert_eq!(key_of(&none, b"{orders}:entries").unwrap().name(), b"orders");
         assert_eq!(key_of(&Namespace::default(), b"lock:a%20b"), None, "we would write it with a space");
     }
 

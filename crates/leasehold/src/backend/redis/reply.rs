@@ -17,21 +17,22 @@ use crate::queue;
 /// How soon the first in line looks again while a foreign client holds the key: it leaves without telling anybody.
 const FOREIGN_RECHECK: Duration = Duration::from_millis(50);
 
-/// A note as it stands behind an entry: three lengths and the pid, then the texts.
-pub(super) fn written(note: &Note) -> Vec<u8> {
+/// A note as it stands behind an entry: when it was made in ms of the server's time, the pid, three lengths, then the texts.
+pub(super) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
     let value = note.value.as_deref();
     let valued = value.map_or(-1, |value| value.len() as i64);
-    let mut text = format!("{} {} {} {valued} ", note.pid, note.owner.len(), note.host.len()).into_bytes();
+    let mut text = format!("{entered_ms} {} {} {} {valued} ", note.pid, note.owner.len(), note.host.len()).into_bytes();
     text.extend_from_slice(note.owner.as_bytes());
     text.extend_from_slice(note.host.as_bytes());
     text.extend_from_slice(value.unwrap_or_default());
     text
 }
 
-fn note(text: &[u8]) -> Option<Note> {
-    let mut parts = text.splitn(5, |byte| *byte == b' ');
+fn note(text: &[u8]) -> Option<(Note, u64)> {
+    let mut parts = text.splitn(6, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
-    let (pid, owner, host, value) = (number()?, number()?, number()?, number()?);
+    let (entered_ms, pid) = (number()?, number()?);
+    let (owner, host, value) = (number()?, number()?, number()?);
     let texts = parts.next()?;
     let (owner, rest) = texts.split_at_checked(usize::try_from(owner).ok()?)?;
     let (host, rest) = rest.split_at_checked(usize::try_from(host).ok()?)?;
@@ -40,7 +41,8 @@ fn note(text: &[u8]) -> Option<Note> {
         Err(_) => None,
     };
     let text = |bytes: &[u8]| -> Arc<str> { String::from_utf8_lossy(bytes).into() };
-    Some(Note { owner: text(owner), host: text(host), pid: u32::try_from(pid).ok()?, value })
+    let note = Note { owner: text(owner), host: text(host), pid: u32::try_from(pid).ok()?, value };
+    Some((note, u64::try_from(entered_ms).ok()?))
 }
 
 /// An entry without its id: `claim weight ticket channel note`.
@@ -48,6 +50,7 @@ pub(super) struct Record {
     pub(super) claim: Claim,
     pub(super) ticket: Ticket,
     pub(super) note: Note,
+    pub(super) entered_ms: u64,
 }
 
 /// The capacity is the line's: entries do not repeat it.
@@ -64,7 +67,8 @@ pub(super) fn record(text: &[u8], capacity: Capacity) -> Option<Record> {
         }
         _ => return None,
     };
-    Some(Record { claim, ticket: Ticket(number(ticket)?), note: note(texts)? })
+    let (note, entered_ms) = note(texts)?;
+    Some(Record { claim, ticket: Ticket(number(ticket)?), note, entered_ms })
 }
 
 /// The token of a grant with that ticket.
@@ -203,7 +207,7 @@ pub(super) fn sight(message: &[u8], key: &Key) -> Option<(KeyView, u64)> {
     let mut view = KeyView { key: key.clone(), capacity: None, holders: Vec::new(), waiters: None };
     if let Some(left) = next() {
         let (left, entry) = (text(left)?.parse().ok()?, text(next()?)?.parse().ok()?);
-        let Record { claim, ticket, note } = record(next()?, Capacity::Whole)?;
+        let Record { claim, ticket, note, .. } = record(next()?, Capacity::Whole)?;
         let (place, token) = (Place { key: key.clone(), entry }, token(claim, ticket));
         let (age, lease_left) = (Duration::ZERO, Duration::from_millis(left));
         let (yield_asked, foreign) = (false, false);
@@ -217,8 +221,7 @@ fn entries(answers: &[Value], key: &Key, capacity: Capacity, now: u64, hold: boo
     answers.iter().map(|answer| entry(&Parts::of(answer)?, key, capacity, now, hold)).collect()
 }
 
-/// One entry as `id record lease wish [mark]`. Its age is what its ticket, which is as large as the time it was given at,
-/// is behind the server's time.
+/// One entry as `id record lease wish [mark]`, when the server's time is `now` in µs.
 fn entry(parts: &Parts<'_>, key: &Key, capacity: Capacity, now: u64, holds: bool) -> Result<EntryView> {
     let id: EntryId = std::str::from_utf8(parts.bytes(0)?).ok().and_then(|id| id.parse().ok()).ok_or_else(nonsense)?;
     let lease_left = u64::try_from(parts.int(2)?).map_or(Duration::MAX, Duration::from_millis);
@@ -230,9 +233,9 @@ fn entry(parts: &Parts<'_>, key: &Key, capacity: Capacity, now: u64, holds: bool
         let (ticket, token, age) = (Ticket(0), None, Duration::ZERO);
         return Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: true });
     }
-    let Record { claim, ticket, note } = record(parts.bytes(1)?, capacity).ok_or_else(nonsense)?;
+    let Record { claim, ticket, note, entered_ms } = record(parts.bytes(1)?, capacity).ok_or_else(nonsense)?;
     let token = if holds { token(claim, ticket) } else { None };
-    let age = Duration::from_micros(now.saturating_sub(ticket.0));
+    let age = Duration::from_millis((now / 1000).saturating_sub(entered_ms));
     Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: false })
 }
 

@@ -2,19 +2,16 @@
 local s, id = keys_at(1), ARGV[1]
 if not settled(s) then return 0 end
 settle(s)
-local record = record_of(s, id)
-if not record or redis.call('ZSCORE', s.queue, id) then
-  save(s)
-  return 0
-end
-local entry = entry_of(record)
-record = written(entry.claim, entry.weight, entry.ticket, entry.channel, ARGV[2])
-s.observed = '1'
-if s.holder == id then
-  s.record = record
-  if s.before == id then tell_observers(s) end
-else
-  redis.call('HSET', s.entries, id, record)
+local entry = entry_at(s, id)
+local holds = entry and not redis.call('ZSCORE', s.queue, id)
+if holds then
+  entry.note, s.observed = ARGV[2], '1'
+  if entry == s.holder then
+    write_mark(s, id, entry.channel, entry.note, math.max(redis.call('PTTL', s.lock), 1))
+    tell_observers(s)
+  else
+    redis.call('HSET', s.entries, id, written(entry.claim, entry.weight, entry.ticket, entry.channel, entry.note))
+  end
 end
 save(s)
-return 1
+return holds and 1 or 0

@@ -1,21 +1,25 @@
--- How a holder is written at the lock's own key, where other programs look for it: as a plain string, the one that
--- `SET key id NX PX ttl` writes. Whoever finds a string there that is not ours has met a foreign holder.
--- Other clients compare this value byte for byte. Changing its form orphans every lock that they can see.
+-- How a holder is written at the lock's own key, where other programs look for it: as a plain string, such as
+-- `SET key value NX PX ttl` writes. Ours is `id channel note`; whoever finds another has met a foreign holder.
+-- Other clients take any value there for a lock, and so do we.
 
 -- What stands at the key while several share it. No client has it as its own value.
 local SHARED = 'leasehold:shared'
 
-local function mark_of(id) return id end
-
--- What stands at the key: a mark, or false if it is free. A second value says which type of key is in the way.
+-- What stands at the key, or false if it is free. A second value says which type of key is in the way.
 local function read_mark(lock)
   local mark = redis.pcall('GET', lock)
   if type(mark) == 'table' then return 'in the way', redis.call('TYPE', lock).ok end
   return mark
 end
 
-local function write_mark_if_free(lock, mark, ttl) return redis.call('SET', lock, mark, 'NX', 'PX', ttl) end
+-- Whose mark it is, with its channel and its note, if it is one of ours.
+local function owner_of(s)
+  return string.match(s.mark or '', '^(%x+) (leasehold:%S+) (.*)$')
+end
 
-local function write_mark(lock, mark, ttl) redis.call('SET', lock, mark, 'PX', ttl) end
+local function write_mark(s, id, channel, note, ttl)
+  s.mark = id and id .. ' ' .. channel .. ' ' .. note or SHARED
+  redis.call('SET', s.lock, s.mark, 'PX', ttl)
+end
 
 local function erase_mark(lock) redis.call('DEL', lock) end

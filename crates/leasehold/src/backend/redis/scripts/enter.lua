@@ -1,11 +1,9 @@
 -- Joins lines, or looks up places in them and renews their leases.
---   ARGV: our channel, holding ms, waiting ms, ms to keep the line; then for each line: id, what it wants, note
+--   ARGV: our channel, holding ms, waiting ms, ms to remember tickets; then for each line: id, what it wants, note
 -- What it wants: the claim (x, s or p), what if it is not free (q to queue, r to be refused; b if it is in line already and
 -- comes back to look), 1 if it is worth observing or 0; and then ` weight capacity`, unless the claim is x.
 local HOLDING, WAITING, REFUSED, GONE, MISMATCH, FULL, IN_THE_WAY, OUT_OF_TICKETS = 1, 2, 3, 4, 5, 6, 7, 8
 local HOLDERS_SHOWN_MAX = 100
-
-local function holding(s, id, ttl) return { HOLDING, tonumber(entry_of(record_of(s, id)).ticket), ttl } end
 
 local function waiting(s, id, ttl)
   local before = redis.call('ZRANK', s.queue, id)
@@ -22,22 +20,22 @@ end
 
 -- An entry that is in line already.
 local function look(s, id, hold_ms, wait_ms)
-  if s.holder == id then
+  local entry = entry_at(s, id)
+  if not entry then return end
+  if entry == s.holder then
     if redis.call('PTTL', s.lock) < hold_ms then redis.call('PEXPIRE', s.lock, hold_ms) end
     save(s, hold_ms)
-    return holding(s, id, hold_ms)
-  end
-  if not redis.call('ZSCORE', s.leases, id) then return end
-  if redis.call('ZSCORE', s.queue, id) then
+  elseif redis.call('ZSCORE', s.queue, id) then
     extend(s, id, wait_ms)
     return waiting(s, id, wait_ms)
+  else
+    share_for(s, hold_ms)
+    extend(s, id, hold_ms)
   end
-  share_for(s, hold_ms)
-  extend(s, id, hold_ms)
-  return holding(s, id, hold_ms)
+  return { HOLDING, tonumber(entry.ticket), hold_ms }
 end
 
-local function enter(s, channel, hold_ms, wait_ms, id, wants, note)
+local function enter(s, channel, hold_ms, wait_ms, keep_ms, id, wants, note)
   local fine, in_the_way = settled(s)
   if not fine then return { IN_THE_WAY, in_the_way } end
   settle(s)
@@ -46,12 +44,11 @@ local function enter(s, channel, hold_ms, wait_ms, id, wants, note)
   local claim, mood, observed, weight, capacity = string.match(wants, '^(%a)(%a)(%d) ?(%d*) ?(%S*)$')
   if claim == 'x' then weight, capacity = WHOLE, 'w' end
   weight = tonumber(weight)
-  local refusal
   local empty = not s.holder and s.used == 0 and s.waiting == 0
   local agreed = s.foreign and 'w' or (not empty and s.capacity) or capacity
   s.capacity = agreed
   local free = s.waiting == 0 and agreed == capacity and has_room_for(s, claim, weight)
-  local ticket = ticket_after(s.last, s.now)
+  local refusal, ticket
   if mood == 'b' then
     refusal = { GONE }
   elseif agreed ~= capacity then
@@ -60,20 +57,20 @@ local function enter(s, channel, hold_ms, wait_ms, id, wants, note)
     refusal = { REFUSED, shortest_lease(s), s.foreign and 0 or -1, holders_of(s, HOLDERS_SHOWN_MAX), text(s.now) }
   elseif redis.call('ZCARD', s.leases) >= LINE_MAX then
     refusal = { FULL, LINE_MAX }
-  elseif not ticket then
-    refusal = { OUT_OF_TICKETS }
+  else
+    ticket = next_ticket(s, keep_ms)
+    if not ticket then refusal = { OUT_OF_TICKETS } end
   end
   if refusal then
     save(s)
     return refusal
   end
-  s.last = ticket
   if observed == '1' then s.observed = '1' end
-  local ttl, record = free and hold_ms or wait_ms, written(claim, weight, ticket, channel, note)
+  local ttl = free and hold_ms or wait_ms
   if claim == 'x' and free then
-    hold_alone(s, id, record, ttl)
+    hold_alone(s, id, { claim = 'x', weight = WHOLE, ticket = ticket, channel = channel, note = note }, ttl)
   else
-    redis.call('HSET', s.entries, id, record)
+    redis.call('HSET', s.entries, id, written(claim, weight, ticket, channel, note))
     redis.call('ZADD', s.leases, s.now_ms + ttl, id)
     if free then
       s.used = s.used + weight
@@ -92,6 +89,7 @@ local answers = replies or {}
 for nth = 1, #KEYS / 5 do
   local a = nth * 3 + 1
   answers[nth] = answers[nth]
-    or enter(keys_at(nth), ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[a + 1], ARGV[a + 2], ARGV[a + 3])
+    or enter(keys_at(nth), ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[a + 1], ARGV[a + 2],
+      ARGV[a + 3])
 end
 return answers

@@ -9,4 +9,4 @@ local waiters, queue = {}, redis.call('ZRANGE', s.queue, 0, -1)
 for at, id in ipairs(queue) do
   waiters[at] = view_of(s, id, tonumber(redis.call('ZSCORE', s.leases, id)) - s.now_ms)
 end
-return { '', text(s.now), s.capacity, holders_of(s, -1), waiters, s.last }
+return { '', text(s.now), s.capacity, holders_of(s, -1), waiters, redis.call('GET', s.tickets) or '0' }

@@ -4,15 +4,15 @@ local GONE, WAITED, HELD = 0, 1, 2
 
 local function leave(s, client, id)
   if not settled(s) then return GONE end
-  local record, was = record_of(s, id), GONE
-  if s.mark and s.mark == mark_of(id) then
+  local entry, was = entry_at(s, id), GONE
+  if entry and entry == s.holder then
     unmark(s)
     was = HELD
   elseif redis.call('ZREM', s.leases, id) == 1 then
     was = WAITED
     if redis.call('ZREM', s.queue, id) == 0 then
       was = HELD
-      s.used = s.used - (record and entry_of(record).weight or 0)
+      s.used = s.used - (entry and entry.weight or 0)
     end
   elseif s.foreign and id_of_foreign(s.mark) == id then
     unmark(s)
@@ -21,8 +21,7 @@ local function leave(s, client, id)
   if was ~= GONE then
     forget(s, id)
     -- Whoever put the entry there is told, unless it is the one who asks.
-    local owner = record and entry_of(record).channel
-    if owner and string.sub(owner, 1, #client) ~= client then redis.call('PUBLISH', owner, 'x ' .. id) end
+    if entry and string.sub(entry.channel, 1, #client) ~= client then redis.call('PUBLISH', entry.channel, 'x ' .. id) end
   end
   settle(s)
   save(s)

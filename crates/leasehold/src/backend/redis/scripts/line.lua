@@ -4,20 +4,19 @@
 --   lock     what other programs look at: the mark of the exclusive holder, or SHARED while others hold.
 --            Its expiry is the exclusive holder's lease, or the longest lease of those who share.
 --            Whatever is not marked there is not held: a key that was deleted or taken by others is lost to us.
---   line     string: `last used waiting observed wished capacity holder entry`: the last ticket, the weight of those who
---            share, how many wait, whether anybody observes, whether anybody wished that an entry let go, the capacity,
---            the exclusive holder's id or `-`, and its entry. It holds only if its mark is at the lock.
+--   tickets  the last ticket. It begins with the server's time in µs, and is remembered for longer than it takes to be
+--            that much time again: so tickets grow even when it has been forgotten, and if the clock has stepped back.
 --   queue    sorted set: waiters by ticket
 --   leases   sorted set: waiters and those who share, by when their lease ends in ms
---   entries  hash: <id> the entry of one that waits or shares, y<id> a wish that somebody let go
---
--- An entry is written as `claim weight ticket channel note`.
+--   entries  hash: <id> one that waits or shares, as `claim weight ticket channel note`; y<id> a wish that somebody let go;
+--            u the weight of those who share, c the capacity, o whether anybody observes, t the ticket and the id of
+--            the exclusive holder. It is not there if none of that is: then the holder's ticket is the last.
 
--- How long a deserted line's last ticket is remembered: a server clock may step back by less without a token repeating.
-local FLOOR_MS = 3600000
 -- So that a caller gone wild fills its own line and not the server. Numbers stay exact up to TICKET_MAX.
 local LINE_MAX, TICKET_MAX = 100000, 9007199254740990
 local WHOLE = 4294967295
+-- How long the last ticket is remembered at least, and everything else beyond the longest lease in it.
+local KEEP_MS = 3600000
 
 local function server_time()
   local time = redis.call('TIME')
@@ -37,29 +36,25 @@ local function written(claim, weight, ticket, channel, note)
   return claim .. ' ' .. text(weight) .. ' ' .. ticket .. ' ' .. channel .. ' ' .. note
 end
 
--- The next ticket: larger than every one before it, and than every one forgotten. Nil when numbers run out.
-local function ticket_after(last, now)
-  local ticket = math.max(tonumber(last) + 1, now)
+local function keys_at(nth)
+  local at = (nth - 1) * 5
+  return { lock = KEYS[at + 1], tickets = KEYS[at + 2], queue = KEYS[at + 3], leases = KEYS[at + 4], entries = KEYS[at + 5] }
+end
+
+-- The next ticket. Nil when numbers run out.
+local function next_ticket(s, keep_ms)
+  local ticket = redis.call('INCR', s.tickets)
+  if ticket < 1000000000000 then
+    ticket = s.now
+    redis.call('SET', s.tickets, text(ticket), 'PX', math.max(keep_ms or 0, KEEP_MS))
+  end
   if ticket <= TICKET_MAX then return text(ticket) end
 end
 
-local function keys_at(nth)
-  local at = (nth - 1) * 5
-  return { lock = KEYS[at + 1], line = KEYS[at + 2], queue = KEYS[at + 3], leases = KEYS[at + 4], entries = KEYS[at + 5] }
-end
-
-local function record_of(s, id)
-  if id == s.holder then return s.record end
-  return redis.call('HGET', s.entries, id)
-end
-
 -- Nobody holds it for the time being: the mark is erased in the end, unless somebody else's is written over it.
-local function unmark(s) s.mark, s.holder, s.foreign, s.unmarked = false, false, false, true end
+local function unmark(s) s.mark, s.holder, s.foreign, s.unmarked = false, nil, false, true end
 
-local function forget(s, id)
-  redis.call('HDEL', s.entries, id, 'y' .. id)
-  s.wished = redis.call('EXISTS', s.entries) == 1 and s.wished or '0'
-end
+local function forget(s, id) redis.call('HDEL', s.entries, id, 'y' .. id, 'h' .. id) end
 
 -- The line as it is now, without those whose lease is over. Nil, and why, if the key is of another type.
 local function settled(s)
@@ -68,31 +63,29 @@ local function settled(s)
   if in_the_way then return nil, in_the_way end
   s.now = server_time()
   s.now_ms = math.floor(s.now / 1000)
-  s.saved = redis.call('GET', s.line)
-  local last, used, _, observed, wished, capacity, holder, record =
-    string.match(s.saved or '0 0 0 0 0 w - ', '^(%d+) (%d+) (%d+) (%d) (%d) (%S+) (%S+) (.*)$')
-  s.last, s.used, s.observed, s.wished, s.capacity = last, tonumber(used), observed, wished, capacity
-  s.holder = holder ~= '-' and s.mark == mark_of(holder) and holder
-  if s.holder then
-    s.record = record
-  elseif holder ~= '-' and wished == '1' then
-    forget(s, holder)
+  local field = redis.call('HMGET', s.entries, 'u', 'c', 'o', 't')
+  s.used, s.capacity, s.observed = tonumber(field[1] or 0), field[2] or 'w', field[3]
+  local id, channel, note = owner_of(s)
+  if id then
+    local ticket = field[4] and string.match(field[4], '^%d+') or redis.call('GET', s.tickets) or '0'
+    s.holder = { id = id, claim = 'x', weight = WHOLE, ticket = ticket, channel = channel, note = note }
   end
-  s.before = s.holder
+  -- Whoever held when the line was written last may have gone without a word.
+  s.before = field[4] and string.match(field[4], '%x+$') or id
   if s.used > 0 and s.mark ~= SHARED then
-    for _, id in ipairs(redis.call('ZRANGE', s.leases, 0, -1)) do
-      if not redis.call('ZSCORE', s.queue, id) then
-        redis.call('ZREM', s.leases, id)
-        forget(s, id)
+    for _, sharer in ipairs(redis.call('ZRANGE', s.leases, 0, -1)) do
+      if not redis.call('ZSCORE', s.queue, sharer) then
+        redis.call('ZREM', s.leases, sharer)
+        forget(s, sharer)
       end
     end
     s.used = 0
   end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', s.leases, '-inf', s.now_ms)) do
-    redis.call('ZREM', s.leases, id)
-    local ended = redis.call('HGET', s.entries, id)
-    if redis.call('ZREM', s.queue, id) == 0 and ended then s.used = s.used - entry_of(ended).weight end
-    forget(s, id)
+  for _, ended in ipairs(redis.call('ZRANGEBYSCORE', s.leases, '-inf', s.now_ms)) do
+    redis.call('ZREM', s.leases, ended)
+    local record = redis.call('HGET', s.entries, ended)
+    if redis.call('ZREM', s.queue, ended) == 0 and record then s.used = s.used - entry_of(record).weight end
+    forget(s, ended)
   end
   if s.mark == SHARED and s.used <= 0 then unmark(s) end
   s.foreign = s.mark and s.mark ~= SHARED and not s.holder
@@ -101,17 +94,16 @@ end
 
 -- Lets the key be marked as shared for at least so long.
 local function share_for(s, ttl)
-  if s.mark == SHARED then
-    if redis.call('PTTL', s.lock) < ttl then redis.call('PEXPIRE', s.lock, ttl) end
-  else
-    write_mark(s.lock, SHARED, ttl)
-    s.mark = SHARED
+  if s.mark ~= SHARED then
+    write_mark(s, nil, nil, nil, ttl)
+  elseif redis.call('PTTL', s.lock) < ttl then
+    redis.call('PEXPIRE', s.lock, ttl)
   end
 end
 
-local function hold_alone(s, id, record, ttl)
-  write_mark(s.lock, mark_of(id), ttl)
-  s.mark, s.holder, s.record = mark_of(id), id, record
+local function hold_alone(s, id, entry, ttl)
+  write_mark(s, id, entry.channel, entry.note, ttl)
+  entry.id, s.holder = id, entry
 end
 
 local function has_room_for(s, claim, weight)
@@ -139,7 +131,7 @@ local function promote(s)
       if entry.claim == 'x' then
         redis.call('ZREM', s.leases, head)
         redis.call('HDEL', s.entries, head)
-        hold_alone(s, head, record, left)
+        hold_alone(s, head, entry, left)
       else
         s.used = s.used + entry.weight
         share_for(s, left)
@@ -160,30 +152,38 @@ end
 -- Tells observers who holds exclusively, and for how long; or `?`, to look for themselves. Every telling takes a ticket, by
 -- which an observer knows what it has seen already.
 local function tell_observers(s)
-  local version = ticket_after(s.last, s.now)
-  if s.observed == '0' or not version then return end
-  s.last = version
-  local seen = ''
-  if s.holder then
-    seen = redis.call('PTTL', s.lock) .. ' ' .. s.holder .. ' ' .. s.record
+  local version = next_ticket(s)
+  local holder, seen = s.holder, ''
+  if holder then
+    seen = redis.call('PTTL', s.lock) .. ' ' .. holder.id .. ' '
+      .. written('x', WHOLE, holder.ticket, holder.channel, holder.note)
   elseif s.mark then
     seen = '?'
   end
-  redis.call('PUBLISH', s.line, version .. ' ' .. seen)
+  if version then redis.call('PUBLISH', s.entries, version .. ' ' .. seen) end
 end
 
 -- Writes down how the line is now, to be kept for longer than a lease of `ttl` that was given or extended, if one was.
 local function save(s, ttl)
-  if s.holder ~= s.before then tell_observers(s) end
-  local line = s.last .. ' ' .. text(s.used) .. ' ' .. text(s.waiting) .. ' ' .. s.observed .. ' ' .. s.wished .. ' '
-    .. s.capacity .. ' ' .. (s.holder or '-') .. ' ' .. (s.holder and s.record or '')
-  if ttl or not s.saved then
+  if s.observed and (s.holder and s.holder.id) ~= s.before then tell_observers(s) end
+  if s.before and (s.holder and s.holder.id) ~= s.before then forget(s, s.before) end
+  local busy = s.used > 0 or s.waiting > 0 or s.observed or s.wished
+  if not busy and redis.call('EXISTS', s.entries) == 1 then
+    -- What is left but numbers is a wish, or a note that is kept here.
+    redis.call('HDEL', s.entries, 'u', 'c', 't')
+    busy = redis.call('EXISTS', s.entries) == 1
+  end
+  if busy then
+    redis.call('HSET', s.entries, 'u', s.used, 'c', s.capacity)
+    if s.observed then redis.call('HSET', s.entries, 'o', 1) end
+    if s.holder then
+      redis.call('HSET', s.entries, 't', s.holder.ticket .. ' ' .. s.holder.id)
+    else
+      redis.call('HDEL', s.entries, 't')
+    end
     -- Others in the line may have longer leases.
-    local life = math.max(FLOOR_MS + (ttl or 0), redis.call('PTTL', s.line))
-    if line ~= '0 0 0 0 0 w - ' then redis.call('SET', s.line, line, 'PX', life) end
+    local life = math.max(KEEP_MS + (ttl or 0), redis.call('PTTL', s.entries))
     for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, life) end
-  elseif line ~= s.saved then
-    redis.call('SET', s.line, line, 'KEEPTTL')
   end
 end
 
@@ -198,8 +198,17 @@ local function shortest_lease(s)
   return shortest
 end
 
+-- The entry of that id, if it is in line: the exclusive holder, one who shares, or one who waits.
+local function entry_at(s, id)
+  if s.holder and s.holder.id == id then return s.holder end
+  local record = redis.call('HGET', s.entries, id)
+  return record and entry_of(record)
+end
+
 local function view_of(s, id, left)
-  return { id, record_of(s, id), left, redis.call('HEXISTS', s.entries, 'y' .. id) }
+  local entry = entry_at(s, id)
+  local record = written(entry.claim, entry.weight, entry.ticket, entry.channel, entry.note)
+  return { id, record, left, redis.call('HEXISTS', s.entries, 'y' .. id) }
 end
 
 -- A foreign holder has no id but that of its mark.
@@ -207,7 +216,7 @@ local function id_of_foreign(mark) return string.sub(redis.sha1hex(mark), 1, 32)
 
 -- Those who hold, at most so many of them: id, entry, lease and wish of each. A foreign holder has no entry; it has a mark.
 local function holders_of(s, most)
-  if s.holder then return { view_of(s, s.holder, redis.call('PTTL', s.lock)) } end
+  if s.holder then return { view_of(s, s.holder.id, redis.call('PTTL', s.lock)) } end
   if s.foreign then
     return { { id_of_foreign(s.mark), '', redis.call('PTTL', s.lock), 0, string.sub(s.mark, 1, 64) } }
   end

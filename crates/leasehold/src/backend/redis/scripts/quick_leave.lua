@@ -1,17 +1,16 @@
--- The common case of leaving, in three commands and without any of what follows: an exclusive holder of our own leaves a
--- key that nobody awaits, observes or wishes for. Its entry stays in the line, for nobody to see, until the next is
--- written over it.
+-- The common case of leaving, in three commands and without any of what follows: an exclusive holder leaves a key that
+-- nobody awaits, shares, observes or wishes for, and it is one of our own.
 --   ARGV: what our channels begin with; then for each line: id
-local call, replies, others = redis.call, {}, false
+local call, replies, others, client = redis.call, {}, false, ' ' .. ARGV[1]
 for nth = 1, #KEYS / 5 do
-  if redis.pcall('GET', KEYS[nth * 5 - 4]) == ARGV[nth + 1] then
-    local line = call('GET', KEYS[nth * 5 - 3])
-    if line and string.find(line, '^%d+ 0 0 0 0 ') and string.find(line, ARGV[1], 1, true) then
-      call('DEL', KEYS[nth * 5 - 4])
-      replies[nth] = 2
-    end
+  local key = nth * 5 - 4
+  local mark, ours = redis.pcall('GET', KEYS[key]), ARGV[nth + 1] .. client
+  if type(mark) == 'string' and string.sub(mark, 1, #ours) == ours and call('EXISTS', KEYS[key + 4]) == 0 then
+    call('DEL', KEYS[key])
+    replies[nth] = 2
+  else
+    others = true
   end
-  others = others or not replies[nth]
 end
 if not others then return replies end
 

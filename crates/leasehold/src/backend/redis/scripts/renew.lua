@@ -4,10 +4,10 @@ local LOST, RENEWED, WANTED = 0, 1, 2
 
 local function renew(s, id, ttl, now_ms)
   s.mark = read_mark(s.lock)
-  if s.mark == mark_of(id) then
+  if owner_of(s) == id then
     redis.call('PEXPIRE', s.lock, ttl)
-    -- Those who wait have shorter leases than what the line outlives any by.
-    redis.call('PEXPIRE', s.line, FLOOR_MS + ttl)
+    -- Its ticket is remembered as long as it is held.
+    redis.call('PEXPIRE', s.tickets, KEEP_MS + ttl)
   else
     local ends = tonumber(redis.call('ZSCORE', s.leases, id) or 0)
     if ends <= now_ms then return LOST end
@@ -16,9 +16,10 @@ local function renew(s, id, ttl, now_ms)
       share_for(s, ttl)
     end
     redis.call('ZADD', s.leases, math.max(ends, now_ms + ttl), id)
-    local life = math.max(FLOOR_MS + ttl, redis.call('PTTL', s.line))
-    for _, key in ipairs({ s.line, s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, life) end
   end
+  if redis.call('EXISTS', s.entries) == 0 then return RENEWED end
+  local life = math.max(KEEP_MS + ttl, redis.call('PTTL', s.entries))
+  for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, life) end
   return redis.call('HEXISTS', s.entries, 'y' .. id) == 1 and WANTED or RENEWED
 end
 
