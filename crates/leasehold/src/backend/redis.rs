@@ -140,7 +140,6 @@ impl Shared {
         let here = Handle::try_current().ok()?;
         let mut locality = locked(&self.local);
         match &*locality {
-            Locality::Nowhere => None,
             Locality::Here(local) if local.is_open() => (local.runtime == here.id()).then(|| local.clone()),
             Locality::Here(_) | Locality::Undecided if verb != Verb::Leave => {
                 if !batch::can_connect() {
@@ -152,7 +151,7 @@ impl Shared {
                 *locality = Locality::Here(local.clone());
                 Some(local)
             }
-            Locality::Here(_) | Locality::Undecided => None,
+            Locality::Here(_) | Locality::Undecided | Locality::Nowhere => None,
         }
     }
 
