@@ -1,6 +1,9 @@
 //! The store on Redis, on real servers with real faults, and beside the clients of other languages.
 
+mod economy;
+mod faults;
 mod interop;
+mod rights;
 
 use std::time::Duration;
 
@@ -8,8 +11,8 @@ use leasehold::clock::{Clock, Timer};
 use leasehold::{Locks, Result};
 use leasehold_testbed::PATIENCE;
 
-/// Long enough that no lease runs out on a busy machine, so that whatever ends earlier was ended.
-const TTL: Duration = Duration::from_secs(60);
+/// Long enough that no lease runs out or is renewed while a test runs, so that what happens earlier has another reason.
+const TTL: Duration = Duration::from_secs(600);
 
 async fn connect(url: &str) -> Locks {
     Locks::builder(url).ttl(TTL).connect().await.unwrap()
