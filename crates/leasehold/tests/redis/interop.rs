@@ -141,20 +141,20 @@ async fn all_hammer(name: &str, libraries: &[Library], times: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_addition_is_lost_with_redis_py() {
-    all_hammer("hammer-redis-py", &[Library::RedisPy], 300).await;
+    all_hammer("hammer-redis-py", &[Library::RedisPy], 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_addition_is_lost_with_python_redis_lock() {
-    all_hammer("hammer-python-redis-lock", &[Library::PythonRedisLock], 300).await;
+    all_hammer("hammer-python-redis-lock", &[Library::PythonRedisLock], 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_addition_is_lost_with_redlock_for_node() {
-    all_hammer("hammer-node-redlock", &[Library::NodeRedlock], 300).await;
+    all_hammer("hammer-node-redlock", &[Library::NodeRedlock], 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_addition_is_lost_with_all_of_them_at_once() {
-    all_hammer("hammer-all", &Library::ALL, 200).await;
+    all_hammer("hammer-all", &Library::ALL, 150).await;
 }

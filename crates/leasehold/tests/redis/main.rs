@@ -1,9 +1,14 @@
 //! The store on Redis, on real servers with real faults, and beside the clients of other languages.
 
+mod cluster;
 mod economy;
 mod faults;
 mod interop;
+mod redisson;
+mod replicas;
 mod rights;
+mod sentinel;
+mod tls;
 
 use std::time::Duration;
 
