@@ -4,6 +4,7 @@ mod cluster;
 mod economy;
 mod faults;
 mod interop;
+mod network;
 mod redisson;
 mod replicas;
 mod rights;
