@@ -30,7 +30,11 @@ pub(crate) struct Cli {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Store and output")]
 pub(crate) struct Global {
-    /// The store that the locks are on, such as sqlite:/path/to/file.db
+    /// The store that the locks are on, such as sqlite:/path/to/file.db or redis://host
+    ///
+    /// sqlite:/path/to/file.db is for the processes of one machine. Several machines share redis://host:6379,
+    /// redis+sentinel://host:26379,host/name (the master that sentinels name) or redis+cluster://host:6379,host;
+    /// rediss in place of redis encrypts the connection.
     ///
     /// Without it, the environment variable LEASEHOLD_URL names the store, then "store" in
     /// $XDG_CONFIG_HOME/leasehold/config.toml; else it is the file of this user, "sqlite:". What is written here can be

@@ -85,6 +85,24 @@ pub(crate) fn whom(note: &Note) -> String {
     if note.owner.is_empty() { process } else { format!("{} {process}", escaped(note.owner.as_bytes())) }
 }
 
+/// Who made an entry. Of a program of another kind nothing is known but what it wrote at the key.
+pub(crate) fn who(entry: &EntryView) -> String {
+    match entry.foreign {
+        true => format!("foreign \"{}\"", escaped(entry.note.owner.as_bytes())),
+        false => whom(&entry.note),
+    }
+}
+
+/// How long an entry has been in line, if that is known.
+pub(crate) fn age(entry: &EntryView) -> String {
+    if entry.foreign { "-".into() } else { span(entry.age) }
+}
+
+/// How long an entry's lease lives. That of a foreign one may have no end.
+pub(crate) fn lease_left(entry: &EntryView) -> String {
+    if entry.lease_left == Duration::MAX { "for ever".into() } else { span(entry.lease_left) }
+}
+
 /// The beginning of an entry's id, which the commands that take an entry understand.
 pub(crate) fn short_id(entry: &EntryView) -> String {
     let mut id = entry.place.entry.to_string();
@@ -112,6 +130,7 @@ pub(crate) fn used_as(capacity: Option<Capacity>) -> String {
 /// The entry's ticket, and its token where that is another number.
 pub(crate) fn number(entry: &EntryView) -> String {
     match entry.token {
+        _ if entry.foreign => "-".into(),
         Some(token) if token.get() != entry.ticket.0 => format!("{} (token {token})", entry.ticket),
         _ => entry.ticket.to_string(),
     }

@@ -144,10 +144,10 @@ fn first_line(file: &Path) -> anyhow::Result<String> {
     }
 }
 
-/// Whether a URL has something to hide before its host.
+/// Whether a URL has something to hide, before its host or among its options.
 fn holds_password(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };
-    rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) || rest.contains("sentinel-password=")
 }
 
 fn color(when: Color) -> bool {
@@ -169,6 +169,7 @@ mod tests {
     fn only_a_url_with_a_password_is_warned_about() {
         assert!(holds_password("redis://:hunter2@host"));
         assert!(holds_password("postgres://me:p@ss@host/db"));
+        assert!(holds_password("redis+sentinel://host/main?sentinel-password=hunter2"));
         assert!(!holds_password("postgres://me@host/db") && !holds_password("sqlite:/tmp/a:b@c"));
     }
 

@@ -155,7 +155,7 @@ fn a_listing_names_holders_and_waiters_in_words_and_in_json() {
     assert_eq!((&awaited["owner"], &awaited["token"]), (&json!("worker-8"), &Value::Null));
     let mut fields: Vec<_> = held.as_object().unwrap().keys().map(String::as_str).collect();
     fields.sort_unstable();
-    let known = "age_ms claim entry host lease_left_ms owner permits pid ticket token value yield_asked";
+    let known = "age_ms claim entry foreign host lease_left_ms owner permits pid ticket token value yield_asked";
     assert_eq!(fields.join(" "), known, "names of fields are stable");
 
     let table = store.stdout(["ls"]);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::Locks;
+use leasehold::backend::{self, Finding};
 use leasehold::clock::Clock;
 use rustix::fs::{Access, OFlags, access, statfs, statvfs};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::exit::{self, Failure};
 use crate::output::json::write_line;
-use crate::output::{Look, escaped, span};
+use crate::output::{Look, escaped, on_one_line, span};
 
 /// Less than this may not last for the log of the database, which is folded back at 16 MiB.
 const SPACE_BAD: u64 = 16 << 20;
@@ -62,6 +63,18 @@ impl Check {
     }
 }
 
+impl From<Finding> for Check {
+    fn from(Finding { check, verdict, finding, advice }: Finding) -> Self {
+        let verdict = match verdict {
+            backend::Verdict::Fine => Verdict::Ok,
+            backend::Verdict::Warning => Verdict::Warn,
+            // Whatever else there will be is worse.
+            _ => Verdict::Bad,
+        };
+        Self { check, verdict, finding, advice }
+    }
+}
+
 /// Checks the store of that URL, which was opened or not. Fails if anything is bad.
 pub(crate) async fn run(
     opened: anyhow::Result<Locks>,
@@ -94,18 +107,14 @@ fn write(check: &Check, look: Look, out: &mut impl Write) -> io::Result<()> {
     let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
     let word = format!("{word:<4}");
     let word = if look.color { format!("\x1b[{color}m{word}\x1b[0m") } else { word };
-    writeln!(out, "{word}  {check:<11}  {finding}{advice}")
+    writeln!(out, "{word}  {check:<11}  {}", on_one_line(&format!("{finding}{advice}")))
 }
 
 async fn check(opened: anyhow::Result<Locks>, url: &str) -> Vec<Check> {
     let mut checks = Vec::new();
     let file = file_of(url, opened.as_ref().ok());
     match &opened {
-        Ok(locks) if url.starts_with("memory:") => {
-            let finding = format!("{locks} is the memory of this process");
-            checks.push(Check::warn("store", finding, "no other process sees its locks: name another store"));
-        }
-        Ok(locks) => checks.push(Check::ok("store", format!("{locks} is open, and its layout is known"))),
+        Ok(locks) => checks.push(Check::ok("store", format!("{locks} is open, and can be used"))),
         Err(error) => {
             let finding = exit::without_secrets(&format!("{error:#}"));
             checks.push(Check::bad("store", finding, "nothing can be locked here"));
@@ -115,6 +124,13 @@ async fn check(opened: anyhow::Result<Locks>, url: &str) -> Vec<Check> {
         checks.extend([owner(&file), file_system(&file), space(&file), clients(&file, opened.is_ok())]);
     }
     if let Ok(locks) = opened {
+        match locks.checkup().await {
+            Ok(findings) => checks.extend(findings.into_iter().map(Check::from)),
+            Err(error) => {
+                let finding = exit::without_secrets(&error.to_string());
+                checks.push(Check::bad("checkup", finding, "see why the store does not answer"));
+            }
+        }
         checks.push(round_trip(&locks).await);
         locks.close().await;
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::pick;
 use crate::exit::{self, Failure};
 use crate::output::json::{EntryJson, NameJson, write_line};
-use crate::output::{Look, kind, number, short_id, whom};
+use crate::output::{Look, kind, number, short_id, who};
 
 /// What was evicted.
 #[derive(Serialize)]
@@ -48,8 +48,9 @@ pub(crate) async fn run(
     if look.json {
         write_line(out, &EvictJson { name: NameJson::new(key), was, entry: EntryJson::new(entry) })?;
     } else {
-        let (id, kind, whom, ticket) = (short_id(entry), kind(entry.claim), whom(&entry.note), number(entry));
-        writeln!(out, "evicted {id} of {whom}, which {did} \"{key}\" ({kind}) with ticket {ticket}")?;
+        let (id, kind, who, ticket) = (short_id(entry), kind(entry.claim), who(entry), number(entry));
+        let ticket = if entry.foreign { String::new() } else { format!(" with ticket {ticket}") };
+        writeln!(out, "evicted {id} of {who}, which {did} \"{key}\" ({kind}){ticket}")?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use leasehold::backend::KeyView;
 
 use crate::output::json::{KeyJson, write_line};
 use crate::output::table::{Cut, Table};
-use crate::output::{Look, escaped, kind, number, span, used_as, whom};
+use crate::output::{Look, age, escaped, kind, lease_left, number, used_as, who};
 
 /// Shows the keys whose names begin with `prefix`.
 pub(crate) async fn run(locks: &Locks, prefix: &[u8], look: Look, out: &mut impl Write) -> anyhow::Result<()> {
@@ -40,15 +40,14 @@ pub(crate) fn table(views: &[KeyView]) -> Table {
         let key = view.key.to_string();
         let waiting = view.waiters.as_ref().map_or_else(|| "?".into(), |waiters| waiters.len().to_string());
         for holder in &view.holders {
-            let (age, left) = (span(holder.age), span(holder.lease_left));
             table.row([
                 key.clone(),
                 kind(holder.claim),
-                whom(&holder.note),
+                who(holder),
                 waiting.clone(),
                 number(holder),
-                age,
-                left,
+                age(holder),
+                lease_left(holder),
             ]);
         }
         if view.holders.is_empty() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::output::json::{KeyJson, write_line};
 use crate::output::table::{Cut, Table};
-use crate::output::{Look, escaped, number, short_id, span, used_as, whom};
+use crate::output::{Look, age, escaped, lease_left, number, short_id, used_as, who};
 
 /// A key, and where it is.
 #[derive(Serialize)]
@@ -67,9 +67,9 @@ pub(crate) fn table(view: &KeyView) -> Table {
         ("NOTE", Cut::End),
     ]);
     let mut row = |place: String, entry: &EntryView| {
-        let (age, left) = (span(entry.age), span(entry.lease_left));
+        let (age, left) = (age(entry), lease_left(entry));
         let claim = entry.claim.to_string();
-        table.row([place, short_id(entry), claim, whom(&entry.note), number(entry), age, left, note(entry)]);
+        table.row([place, short_id(entry), claim, who(entry), number(entry), age, left, note(entry)]);
     };
     for holder in &view.holders {
         row("holds".into(), holder);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::pick;
 use crate::exit::{self, Failure};
 use crate::output::json::{EntryJson, NameJson, write_line};
-use crate::output::{Look, short_id, whom};
+use crate::output::{Look, short_id, who};
 
 /// Who was asked.
 #[derive(Serialize)]
@@ -37,6 +37,10 @@ pub(crate) async fn run(
     let mut told = 0;
     for entry in entries {
         if locks.ask_to_yield(entry).await? == Asked::NotThere {
+            if entry.foreign {
+                look.say(&format!("\"{key}\" is held by a program of another kind, which cannot be asked"));
+                continue;
+            }
             look.say(&format!("entry {} of \"{key}\" had left already", short_id(entry)));
             continue;
         }
@@ -46,7 +50,7 @@ pub(crate) async fn run(
             entry.yield_asked = true;
             write_line(out, &YieldJson { name: NameJson::new(key), entry: EntryJson::new(&entry) })?;
         } else {
-            writeln!(out, "asked {} of {} to let go of \"{key}\"", short_id(entry), whom(&entry.note))?;
+            writeln!(out, "asked {} of {} to let go of \"{key}\"", short_id(entry), who(entry))?;
         }
     }
     if told == 0 {

@@ -70,8 +70,11 @@ pub(crate) struct EntryJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     value_bytes: Option<String>,
     age_ms: u64,
-    lease_left_ms: u64,
+    /// `None` if it has no end.
+    lease_left_ms: Option<u64>,
     yield_asked: bool,
+    /// Whether a program of another kind made it: then only the owner, as it stands at the key, and the lease are known.
+    foreign: bool,
 }
 
 impl EntryJson {
@@ -95,8 +98,9 @@ impl EntryJson {
             value,
             value_bytes: value_bytes.flatten(),
             age_ms: millis(entry.age),
-            lease_left_ms: millis(entry.lease_left),
+            lease_left_ms: (entry.lease_left != std::time::Duration::MAX).then(|| millis(entry.lease_left)),
             yield_asked: entry.yield_asked,
+            foreign: entry.foreign,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::commands::run::grant::{Grant, Wanted, leave};
 use crate::commands::run::signals::Signals;
 use crate::commands::run::terminal::StatusLine;
 use crate::exit;
-use crate::output::{span, whom};
+use crate::output::{span, who};
 use crate::settings::Settings;
 
 /// How long a wait lasts before it is worth a word.
@@ -92,7 +92,10 @@ fn describe(key: &Key, view: Option<&KeyView>) -> String {
     let mut text = format!("waiting for \"{key}\"");
     let Some(view) = view else { return text };
     if let Some(holder) = view.holders.first() {
-        text += &format!(", held by {} for {}", whom(&holder.note), since(holder.age));
+        text += &format!(", held by {}", who(holder));
+        if !holder.foreign {
+            text += &format!(" for {}", since(holder.age));
+        }
         let others = view.holders.len() - 1;
         if others > 0 {
             text += &format!(" and {others} more");
