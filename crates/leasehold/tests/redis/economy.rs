@@ -132,5 +132,5 @@ async fn a_deserted_key_leaves_its_last_ticket_for_a_while_and_whether_it_was_ob
     assert_eq!(tickets.len(), 7, "{left}");
     // Nobody knows whether somebody observes it still.
     assert_eq!(others, ["{lock:election}:entries"]);
-    assert_eq!(server.cli(&["HGETALL", others[0]]), "u\n0\nc\nw\no\n1");
+    assert_eq!(server.cli(&["HGETALL", others[0]]), "u\n0\nc\nw\nt\n\no\n1");
 }
