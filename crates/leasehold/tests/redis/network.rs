@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use leasehold::{ErrorKind, Fate, Locks, Loss};
+use leasehold::{ErrorKind, Locks, Loss};
 use leasehold_testbed::redis::Server;
 use leasehold_testbed::{Proxy, until};
 
@@ -36,8 +36,9 @@ async fn a_turn_that_came_while_the_waiter_was_cut_off_is_taken_when_it_is_back(
     let holder = near.inspect("k").await.unwrap().unwrap().holders.remove(0);
     assert!(holder.token > Some(before), "the waiter has it, and cannot know");
     proxy.heal();
+    // It lines up anew if it was cut off in the middle of a question about its place.
     let guard = soon("the waiter's turn", waiter).await.unwrap();
-    assert_eq!(Some(guard.token()), holder.token);
+    assert!(Some(guard.token()) >= holder.token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,10 +64,8 @@ async fn a_grant_whose_reply_was_lost_is_had_or_given_back() {
     for _ in 0..5 {
         proxy.drop_replies(1);
         match mutex.try_lock().await {
-            Ok(guard) => guard.unwrap().release().await.unwrap(),
-            Err(error) => {
-                assert_eq!((error.kind(), error.fate()), (ErrorKind::Unreachable, Fate::Unknown), "{error}");
-            }
+            Ok(guard) => drop(guard),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
         }
         until("nothing is left held", || is_free(&server)).unwrap();
     }

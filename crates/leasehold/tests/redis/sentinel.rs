@@ -53,7 +53,7 @@ async fn whatever_the_replicas_knew_outlives_the_master() {
     assert_eq!((view.holders[0].token, view.waiters.unwrap().len()), (Some(guard.token()), 1));
     guard.check().unwrap();
     let before = guard.token();
-    soon("leaving", guard.release()).await.unwrap();
+    drop(guard); // a request on the old connection may fail, and is made again
     let next = soon("the waiter's turn on the new master", waiter).await.unwrap();
     assert!(next.token() > before);
     let new = one.mutex("new").unwrap();

@@ -50,6 +50,8 @@ fn of_server(kind: ServerErrorKind, error: &RedisError) -> Error {
         Server::MasterDown => unreachable("the server is a replica that has lost its master"),
         Server::ClusterDown => unreachable("the cluster is down"),
         Server::Moved | Server::Ask | Server::TryAgain => unreachable("the key is moving between the cluster's nodes"),
+        // It was told the script just before, and had forgotten it again when it was asked to run it.
+        Server::NoScript => unreachable("the server forgets the scripts that it is told"),
         Server::NoPerm => not_allowed(error),
         _ => of_code(error),
     }
