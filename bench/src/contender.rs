@@ -42,7 +42,8 @@ impl Contender {
         let release = Script::new(
             "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end",
         );
-        let provider = RedisLockProvider::builder().url(url).expiry(TTL).build().await.expect("distributed-lock connects");
+        let provider =
+            RedisLockProvider::builder().url(url).expiry(TTL).build().await.expect("distributed-lock connects");
         vec![
             ("leasehold", Self::Leasehold(locks)),
             ("bare", Self::Bare { connection, release: Arc::new(release), last: Arc::default() }),

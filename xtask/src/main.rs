@@ -1,5 +1,6 @@
 //! Set-up, tests and checks of this repository, each a subcommand.
 
+mod bench;
 mod check;
 mod interleavings;
 mod mutants;
@@ -18,6 +19,7 @@ cargo xtask <command>
   check             formatting, lints, dependencies and tidiness; changes nothing
   fix               rewrites what `check` would complain about, where a tool can
   setup             installs the tools that are missing
+  bench             our figures beside those of the bare store and of the peers
   interleavings     tries the thread schedules of the lease machinery
   mutants [NAME…]   breaks the code on purpose and requires the tests to notice
   pictures          draws the pictures of the guide anew, from what the program shows on a terminal
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(),
         ["fix"] => check::fix(),
         ["setup"] => setup::run(),
+        ["bench"] => bench::run(),
         ["interleavings"] => interleavings::run(),
         ["mutants", names @ ..] => mutants::run(names),
         ["pictures"] => pictures::run(),

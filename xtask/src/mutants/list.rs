@@ -448,7 +448,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "notices_are_ignored",
         broken: "What the store says by itself waits for the next renewal.",
         file: "crates/leasehold/src/lease/keeper.rs",
-        find: "Event::Notice(notice) => self.hear(notice),",
+        find: "Event::Notice(notice) => self.hear(clock.now(), notice),",
         replace: "Event::Notice(_) => {}",
         suite: MEMORY,
         tests: &["memory::yielding::a_holder_is_told_at_once_that_somebody_wants_its_lock", "memory::yielding::an_eviction_is_told_at_once"],

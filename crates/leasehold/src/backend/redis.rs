@@ -140,7 +140,6 @@ impl Shared {
         let here = Handle::try_current().ok()?;
         let mut locality = locked(&self.local);
         match &*locality {
-            Locality::Nowhere => None,
             Locality::Here(local) if local.is_open() => (local.runtime == here.id()).then(|| local.clone()),
             Locality::Here(_) | Locality::Undecided if verb != Verb::Leave => {
                 if !batch::can_connect() {
@@ -152,7 +151,7 @@ impl Shared {
                 *locality = Locality::Here(local.clone());
                 Some(local)
             }
-            Locality::Here(_) | Locality::Undecided => None,
+            Locality::Here(_) | Locality::Undecided | Locality::Nowhere => None,
         }
     }
 
@@ -162,8 +161,9 @@ impl Shared {
         self.io.run(async move { run(&wire, script, &names, args).await }).await
     }
 
-    /// The lines of those keys that anybody is in.
-    async fn views(&self, keys: Vec<Key>) -> Result<Vec<KeyView>> {
+    /// The lines of those keys that anybody is in. What others keep at a key that was `found` is no lock, and no reason to
+    /// see none of ours; at one that was asked for it is an error.
+    async fn views(&self, keys: Vec<Key>, found: bool) -> Result<Vec<KeyView>> {
         let (wire, script) = (self.wire.clone(), &self.settings.scripts.inspect);
         self.io
             .run(async move {
@@ -172,8 +172,7 @@ impl Shared {
                 for view in join_all(looks).await {
                     match view {
                         Ok(view) => views.extend(view.capacity.is_some().then_some(view)),
-                        // What others keep under our namespace is no lock, and no reason to see none of ours.
-                        Err(error) if error.kind() == ErrorKind::KindMismatch && keys.len() > 1 => {}
+                        Err(error) if found && error.kind() == ErrorKind::KindMismatch => {}
                         Err(error) => return Err(error),
                     }
                 }
@@ -342,12 +341,12 @@ impl Backend for Redis {
     fn inspect<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Page<KeyView>>> {
         Box::pin(async {
             if let Some(key) = &query.key {
-                return Ok(Page { items: self.shared.views(vec![key.clone()]).await?, next: None });
+                return Ok(Page { items: self.shared.views(vec![key.clone()], false).await?, next: None });
             }
             let mut keys = self.shared.keys(query).await?;
             let next = if keys.len() > query.keys_max { keys.get(query.keys_max.max(1) - 1).cloned() } else { None };
             keys.truncate(query.keys_max);
-            Ok(Page { items: self.shared.views(keys).await?, next })
+            Ok(Page { items: self.shared.views(keys, true).await?, next })
         })
     }
 

@@ -50,7 +50,9 @@ impl Local {
         let (subscribed, listens) = watch::channel(false);
         let working = run(wire.clone(), ready);
         let listening = listening::follow(wire.clone(), hub, subscribed);
-        tokio::spawn(async { drop(select(pin!(working), pin!(listening)).await) });
+        tokio::spawn(async {
+            select(pin!(working), pin!(listening)).await;
+        });
         Self { runtime: runtime::Handle::current().id(), wire, alone: Arc::default(), jobs, listens }
     }
 

@@ -25,6 +25,10 @@ pub(super) fn of_request(error: &RedisError) -> Error {
 pub(super) fn of_connecting(error: &RedisError) -> Error {
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => login_refused(error),
+        redis::ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            let why = "the server refused a connection as the URL asks for, with that user and that database";
+            Error::new(ErrorKind::Unusable, why).caused_by(plain(error))
+        }
         redis::ErrorKind::Server(kind) => of_server(kind, error),
         redis::ErrorKind::Extension => of_code(error),
         redis::ErrorKind::RESP3NotSupported => {

@@ -14,7 +14,7 @@ use crate::backend::notices::NoticeBoard;
 use crate::backend::redis::reply;
 use crate::backend::{EntryId, Lease, LeaseId, Notice, Place, Standing};
 use crate::claim::Claim;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::fence::Ticket;
 use crate::sync::locked;
 
@@ -32,9 +32,9 @@ pub(super) struct Hub {
     topics: Mutex<HashMap<String, Topic>>,
     /// A topic came or went.
     pub(super) stirred: Arc<Notify>,
-    clock: Clock,
-    /// How many ms the server's time is ahead of our clock. Only for telling how old an entry is.
-    server_lead_ms: AtomicU64,
+    pub(super) clock: Clock,
+    /// How many µs the server's time is ahead of our clock. Only for telling how old an entry is.
+    server_lead_us: AtomicU64,
 }
 
 /// A place in line of ours.
@@ -81,18 +81,18 @@ impl Hub {
             topics: Mutex::default(),
             stirred: Arc::default(),
             clock: Clock::boot(),
-            server_lead_ms: AtomicU64::new(0),
+            server_lead_us: AtomicU64::new(0),
         }
     }
 
     /// About what time it is on the server.
     pub(super) fn server_ms(&self) -> u64 {
-        self.clock.now().as_nanos() / 1_000_000 + self.server_lead_ms.load(Relaxed)
+        (self.clock.now().as_nanos() / 1000 + self.server_lead_us.load(Relaxed)) / 1000
     }
 
-    /// It is that time on the server now.
-    pub(super) fn learn_server_ms(&self, server_ms: u64) {
-        self.server_lead_ms.store(server_ms.saturating_sub(self.clock.now().as_nanos() / 1_000_000), Relaxed);
+    /// It was that time on the server at that moment of ours.
+    pub(super) fn learn_server_us(&self, at: Moment, server_us: u64) {
+        self.server_lead_us.store(server_us.saturating_sub(at.as_nanos() / 1000), Relaxed);
     }
 
     /// News of this entry count from now on. Called before anybody else can know of it, so that none are missed.

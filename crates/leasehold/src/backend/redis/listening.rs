@@ -16,6 +16,9 @@ use crate::error::{ErrorKind, Result};
 /// How often a connection that says nothing is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
+/// How often the server is asked for its time when a connection is made.
+const CLOCK_LOOKS: usize = 5;
+
 /// The first pause after a failure; it doubles with each in a row up to the second.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -114,12 +117,26 @@ impl Ear {
             Err(error) if error.kind() == ErrorKind::Unusable => Health::default(),
             health => health?,
         };
-        let time = link.command(&redis::cmd("TIME")).await?;
-        if let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(time) {
-            self.hub.learn_server_ms(seconds * 1000 + micros / 1000);
-        }
+        self.compare_clocks(link).await?;
         self.run_id = Some(health.run_id.clone());
         Ok(health)
+    }
+
+    /// Learns about what time it is on the server, from the quickest of a few answers: it was asked for half of that ago.
+    async fn compare_clocks(&self, link: &mut Link) -> Result<()> {
+        let mut quickest = Duration::MAX;
+        for _ in 0..CLOCK_LOOKS {
+            let asked_at = self.hub.clock.now();
+            let time = link.command(&redis::cmd("TIME")).await?;
+            let took = asked_at.until(self.hub.clock.now());
+            if let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(time)
+                && took < quickest
+            {
+                quickest = took;
+                self.hub.learn_server_us(asked_at.after(took / 2), seconds * 1_000_000 + micros);
+            }
+        }
+        Ok(())
     }
 
     /// Subscribes to what somebody wants to hear, and to nothing else.

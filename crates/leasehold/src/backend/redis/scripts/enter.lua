@@ -7,7 +7,8 @@ local HOLDERS_SHOWN_MAX = 100
 
 local function waiting(s, id, ttl)
   local before = redis.call('ZRANK', s.queue, id)
-  local ahead = before + redis.call('ZCARD', s.leases) - s.waiting
+  local ahead = before
+  if s.used > 0 then ahead = ahead + redis.call('ZCARD', s.leases) - s.waiting end
   if s.holder or s.foreign then ahead = ahead + 1 end
   return { WAITING, ahead, ttl, shortest_lease(s), s.foreign and before or -1 }
 end
@@ -70,6 +71,7 @@ local function enter(s, channel, hold_ms, wait_ms, keep_ms, id, wants, note)
   if claim == 'x' and free then
     hold_alone(s, id, { claim = 'x', weight = WHOLE, ticket = ticket, channel = channel, note = note }, ttl)
   else
+    s.anew = s.anew or s.waiting == 0
     redis.call('HSET', s.entries, id, written(claim, weight, ticket, channel, note))
     redis.call('ZADD', s.leases, s.now_ms + ttl, id)
     if free then

@@ -19,7 +19,7 @@ local function leave(s, client, id)
     was = HELD
   end
   if was ~= GONE then
-    forget(s, id)
+    if id ~= s.before then forget(s, id) end
     -- Whoever put the entry there is told, unless it is the one who asks.
     if entry and string.sub(entry.channel, 1, #client) ~= client then redis.call('PUBLISH', entry.channel, 'x ' .. id) end
   end

@@ -10,7 +10,7 @@
 --   leases   sorted set: waiters and those who share, by when their lease ends in ms
 --   entries  hash: <id> one that waits or shares, as `claim weight ticket channel note`; y<id> a wish that somebody let go;
 --            u the weight of those who share, c the capacity, o whether anybody observes, t the ticket and the id of
---            the exclusive holder. It is not there if none of that is: then the holder's ticket is the last.
+--            the exclusive holder, if any. It is not there if none of that is: then the holder's ticket is the last.
 
 -- So that a caller gone wild fills its own line and not the server. Numbers stay exact up to TICKET_MAX.
 local LINE_MAX, TICKET_MAX = 100000, 9007199254740990
@@ -64,14 +64,15 @@ local function settled(s)
   s.now = server_time()
   s.now_ms = math.floor(s.now / 1000)
   local field = redis.call('HMGET', s.entries, 'u', 'c', 'o', 't')
-  s.used, s.capacity, s.observed = tonumber(field[1] or 0), field[2] or 'w', field[3]
+  s.used, s.capacity, s.observed, s.anew = tonumber(field[1] or 0), field[2] or 'w', field[3], not field[1]
+  local last_ticket, last_holder = string.match(field[4] or '', '^(%d+) (%x+)$')
   local id, channel, note = owner_of(s)
   if id then
-    local ticket = field[4] and string.match(field[4], '^%d+') or redis.call('GET', s.tickets) or '0'
+    local ticket = last_holder == id and last_ticket or redis.call('GET', s.tickets) or '0'
     s.holder = { id = id, claim = 'x', weight = WHOLE, ticket = ticket, channel = channel, note = note }
   end
   -- Whoever held when the line was written last may have gone without a word.
-  s.before = field[4] and string.match(field[4], '%x+$') or id
+  s.before = last_holder or id
   if s.used > 0 and s.mark ~= SHARED then
     for _, sharer in ipairs(redis.call('ZRANGE', s.leases, 0, -1)) do
       if not redis.call('ZSCORE', s.queue, sharer) then
@@ -163,28 +164,36 @@ local function tell_observers(s)
   if version then redis.call('PUBLISH', s.entries, version .. ' ' .. seen) end
 end
 
--- Writes down how the line is now, to be kept for longer than a lease of `ttl` that was given or extended, if one was.
+-- Keeps what is beside the lock for longer than a lease of `ttl` that was given or extended. Others in the line may have
+-- longer ones. Done when there is something new, or half of the time has passed.
+local function outlive(s, ttl)
+  local left = redis.call('PTTL', s.entries)
+  if left > KEEP_MS / 2 + ttl and not s.anew then return end
+  local life = math.max(KEEP_MS + ttl, left)
+  for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, life) end
+end
+
+-- Writes down how the line is now. `ttl` is a lease that was given or extended, if one was.
 local function save(s, ttl)
-  if s.observed and (s.holder and s.holder.id) ~= s.before then tell_observers(s) end
-  if s.before and (s.holder and s.holder.id) ~= s.before then forget(s, s.before) end
+  local holder = s.holder and s.holder.id
+  if holder ~= s.before then
+    if s.observed then tell_observers(s) end
+    if s.before then forget(s, s.before) end
+  end
   local busy = s.used > 0 or s.waiting > 0 or s.observed or s.wished
   if not busy and redis.call('EXISTS', s.entries) == 1 then
     -- What is left but numbers is a wish, or a note that is kept here.
     redis.call('HDEL', s.entries, 'u', 'c', 't')
     busy = redis.call('EXISTS', s.entries) == 1
   end
-  if busy then
-    redis.call('HSET', s.entries, 'u', s.used, 'c', s.capacity)
-    if s.observed then redis.call('HSET', s.entries, 'o', 1) end
-    if s.holder then
-      redis.call('HSET', s.entries, 't', s.holder.ticket .. ' ' .. s.holder.id)
-    else
-      redis.call('HDEL', s.entries, 't')
-    end
-    -- Others in the line may have longer leases.
-    local life = math.max(KEEP_MS + (ttl or 0), redis.call('PTTL', s.entries))
-    for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, life) end
+  if not busy then return end
+  local held = holder and s.holder.ticket .. ' ' .. holder or ''
+  if s.observed then
+    redis.call('HSET', s.entries, 'u', s.used, 'c', s.capacity, 't', held, 'o', 1)
+  else
+    redis.call('HSET', s.entries, 'u', s.used, 'c', s.capacity, 't', held)
   end
+  outlive(s, ttl or 0)
 end
 
 -- How long the shortest lease in the line lives, or -1.

@@ -1,0 +1,136 @@
+//! What locks cost a server: connections, calls, and what is left behind.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use leasehold::clock::{Clock, Timer};
+use leasehold::{ErrorKind, Locks};
+use leasehold_testbed::redis::Server;
+
+use crate::{connect, soon, until_waiting};
+
+/// An hour, and twice the lease.
+const LEFT_MS_MAX: i64 = 3_600_000 + 2 * 600_000;
+
+/// How often the server has obeyed a command, in scripts or outside.
+fn calls(server: &Server, command: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_has_two_connections_however_much_it_holds() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    let mut guards = Vec::new();
+    for nth in 0..200 {
+        guards.push(locks.mutex(format!("k{nth}")).unwrap().lock().await.unwrap());
+    }
+    let waiters: Vec<_> = (0..50)
+        .map(|nth| {
+            let mutex = locks.mutex(format!("k{nth}")).unwrap();
+            tokio::spawn(async move { mutex.lock().await.unwrap() })
+        })
+        .collect();
+    until_waiting(&locks, "k49", 1).await.unwrap();
+    let list = server.cli(&["CLIENT", "LIST"]);
+    assert!(list.lines().count() <= 2 + 1, "two, and the one that asks: {list}");
+    drop(waiters);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_locks_are_renewed_in_a_handful_of_calls() {
+    const LOCKS: u64 = 1000;
+    const RENEWED_PER_CALL_MIN: u64 = 20;
+    let server = Server::start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(Duration::from_secs(6)).connect().await.unwrap();
+    let mut guards = Vec::new();
+    for nth in 0..LOCKS {
+        guards.push(locks.mutex(format!("k{nth}")).unwrap().lock().await.unwrap());
+    }
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    // A renewal lengthens the lock and its ticket.
+    soon("each is renewed once", async {
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        while calls(&server, "pexpire") < 2 * LOCKS {
+            timer.sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let (renewed, sent) = (calls(&server, "pexpire") / 2, calls(&server, "evalsha"));
+    assert!(sent * RENEWED_PER_CALL_MIN <= renewed, "{sent} calls renewed {renewed} locks");
+    assert!(guards.iter().all(|guard| guard.check().is_ok()));
+}
+
+#[tokio::test]
+async fn tokens_that_run_out_are_refused_and_nothing_is_held() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    server.cli(&["SET", "{lock:k}:tickets", "9007199254740989"]);
+    let last = locks.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(last.token().get(), (1 << 53) - 2);
+    last.release().await.unwrap();
+    for _ in 0..3 {
+        let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unusable);
+        assert!(refused.to_string().contains("tokens have run out"), "{refused}");
+        assert_eq!(server.cli(&["EXISTS", "lock:k", "{lock:k}:entries", "{lock:k}:leases"]), "0");
+    }
+    locks.mutex("another").unwrap().lock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deserted_key_leaves_its_last_ticket_for_a_while_and_whether_it_was_observed() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    locks.mutex("mutex").unwrap().lock().await.unwrap().release().await.unwrap();
+    drop(locks.mutex("dropped").unwrap().lock().await.unwrap());
+
+    let rw = locks.rw_lock("rw").unwrap();
+    let readers = [rw.read().await.unwrap(), rw.read().await.unwrap()];
+    let writer = tokio::spawn(async move { rw.write().await.unwrap() });
+    until_waiting(&locks, "rw", 1).await.unwrap();
+    for reader in readers {
+        reader.release().await.unwrap();
+    }
+    soon("the writer's turn", writer).await.unwrap().release().await.unwrap();
+
+    let semaphore = locks.semaphore("semaphore", 3).unwrap();
+    let permits = [semaphore.acquire(2).await.unwrap(), semaphore.acquire(1).await.unwrap()];
+    assert!(semaphore.acquire_within(1, Duration::from_millis(20)).await.unwrap().is_none());
+    for permit in permits {
+        permit.release().await.unwrap();
+    }
+
+    let election = locks.election("election").unwrap();
+    let mut leaders = Box::pin(election.observe());
+    leaders.next().await.unwrap().unwrap();
+    election.campaign("me").await.unwrap().resign().await.unwrap();
+    drop(leaders);
+
+    let guard = locks.mutex("cancelled").unwrap().lock().await.unwrap();
+    let mutex = locks.mutex("cancelled").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&locks, "cancelled", 1).await.unwrap();
+    waiter.abort();
+    until_waiting(&locks, "cancelled", 0).await.unwrap();
+    guard.release().await.unwrap();
+
+    let wanted = locks.mutex("wanted").unwrap().lock().await.unwrap();
+    let holder = locks.inspect("wanted").await.unwrap().unwrap().holders.remove(0);
+    locks.ask_to_yield(&holder).await.unwrap();
+    wanted.release().await.unwrap();
+
+    locks.close().await;
+    let left = server.cli(&["KEYS", "*"]);
+    for key in left.lines() {
+        let ms: i64 = server.cli(&["PTTL", key]).parse().unwrap();
+        assert!((1..=LEFT_MS_MAX).contains(&ms), "{key} is left for {ms} ms");
+    }
+    let (tickets, others): (Vec<&str>, Vec<&str>) = left.lines().partition(|key| key.ends_with("}:tickets"));
+    assert_eq!(tickets.len(), 7, "{left}");
+    // Nobody knows whether somebody observes it still.
+    assert_eq!(others, ["{lock:election}:entries"]);
+    assert_eq!(server.cli(&["HGETALL", others[0]]), "u\n0\nc\nw\no\n1");
+}

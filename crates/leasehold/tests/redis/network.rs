@@ -1,0 +1,104 @@
+//! What goes wrong on the way to a server.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use leasehold::{ErrorKind, Fate, Locks, Loss};
+use leasehold_testbed::redis::Server;
+use leasehold_testbed::{Proxy, until};
+
+use crate::{TTL, connect, soon, until_waiting};
+
+/// A server, a client beside it, and a client behind a proxy.
+async fn near_and_far(ttl: Duration) -> (Server, Proxy, Locks, Locks) {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(("127.0.0.1", server.port())).unwrap();
+    let near = connect(&server.url()).await;
+    let far = Locks::builder(&format!("redis://{}", proxy.address())).ttl(ttl).connect().await.unwrap();
+    (server, proxy, near, far)
+}
+
+fn is_free(server: &Server) -> bool {
+    server.cli(&["EXISTS", "lock:k", "{lock:k}:entries", "{lock:k}:queue", "{lock:k}:leases"]) == "0"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_came_while_the_waiter_was_cut_off_is_taken_when_it_is_back() {
+    let (_server, proxy, near, far) = near_and_far(TTL).await;
+    let guard = near.mutex("k").unwrap().lock().await.unwrap();
+    let mutex = far.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&near, "k", 1).await.unwrap();
+    proxy.refuse();
+    proxy.cut();
+    let before = guard.token();
+    guard.release().await.unwrap();
+    let holder = near.inspect("k").await.unwrap().unwrap().holders.remove(0);
+    assert!(holder.token > Some(before), "the waiter has it, and cannot know");
+    proxy.heal();
+    let guard = soon("the waiter's turn", waiter).await.unwrap();
+    assert_eq!(Some(guard.token()), holder.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_who_came_while_the_observer_was_cut_off_is_seen_when_it_is_back() {
+    let (_server, proxy, near, far) = near_and_far(TTL).await;
+    let mut leaders = Box::pin(far.election("k").unwrap().observe());
+    assert!(soon("nobody leads", leaders.next()).await.unwrap().unwrap().is_none());
+    proxy.refuse();
+    proxy.cut();
+    let _leadership = near.election("k").unwrap().campaign("new").await.unwrap();
+    proxy.heal();
+    soon("the leader is seen", async {
+        while leaders.next().await.unwrap().unwrap().is_none_or(|leader| *leader.value != *b"new") {}
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_reply_was_lost_is_had_or_given_back() {
+    let (server, proxy, _near, far) = near_and_far(TTL).await;
+    let mutex = far.mutex("k").unwrap();
+    mutex.lock().await.unwrap().release().await.unwrap();
+    for _ in 0..5 {
+        proxy.drop_replies(1);
+        match mutex.try_lock().await {
+            Ok(guard) => guard.unwrap().release().await.unwrap(),
+            Err(error) => {
+                assert_eq!((error.kind(), error.fate()), (ErrorKind::Unreachable, Fate::Unknown), "{error}");
+            }
+        }
+        until("nothing is left held", || is_free(&server)).unwrap();
+    }
+    let guard = soon("waiting for it", mutex.lock()).await.unwrap();
+    proxy.drop_replies(1);
+    let _ = guard.release().await;
+    until("it is left all the same", || is_free(&server)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whom_nobody_can_reach_stops_believing_before_anybody_else_gets_in() {
+    let (_server, proxy, near, far) = near_and_far(Duration::from_secs(2)).await;
+    let guard = far.mutex("k").unwrap().lock().await.unwrap();
+    let mutex = near.mutex("k").unwrap();
+    let next = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&near, "k", 1).await.unwrap();
+    proxy.blackhole();
+    let next = soon("the lease ends", next).await.unwrap();
+    assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(soon("it knows", guard.lost()).await, Loss::Expired);
+    assert!(next.token() > guard.token());
+    proxy.heal();
+    assert_eq!(soon("leaving late", guard.release()).await.unwrap_err().kind(), ErrorKind::Lost);
+    next.check().unwrap();
+    assert_eq!(near.inspect("k").await.unwrap().unwrap().holders[0].token, Some(next.token()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_way_is_taken_off_the_lease() {
+    let (_server, proxy, _near, far) = near_and_far(Duration::from_secs(10)).await;
+    proxy.delay(Duration::from_millis(200));
+    let guard = soon("a lock", far.mutex("k").unwrap().lock()).await.unwrap();
+    assert!(guard.remaining() <= Duration::from_millis(9_600), "{:?}: there and back", guard.remaining());
+    soon("leaving", guard.release()).await.unwrap();
+}

@@ -1,0 +1,110 @@
+//! Who may come in, and what a user must be allowed to do.
+
+use futures_util::StreamExt as _;
+use leasehold::{Error, ErrorKind, Locks};
+use leasehold_testbed::redis::Server;
+
+use crate::{connect, soon, until_waiting};
+
+/// All that locks need in the default namespace: their keys and what lies beside them, the channels of clients and of those
+/// who observe a key, and these commands. `+select` is for a database other than the first, `+wait` for `?replicas=`.
+const RIGHTS: &str = "~lock:* ~{lock:* resetchannels &leasehold:* &{lock:* -@all +ping +info +time +scan +evalsha \
+                      +script|load +subscribe +unsubscribe +publish +get +set +del +exists +type +incr +pexpire +pttl \
+                      +hset +hget +hmget +hdel +hexists +zadd +zrem +zcard +zscore +zrank +zrange +zrangebyscore";
+
+const SECRET: &str = "s3cret-do-not-print";
+
+/// How that user reaches the server.
+fn url(server: &Server, login: &str) -> String {
+    format!("redis://{login}@127.0.0.1:{}", server.port())
+}
+
+fn assert_unusable(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Unusable, "{error}");
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    let said = format!("{error} {error:?} {error:#?} {cause}");
+    assert!(!said.contains(SECRET), "{said}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_an_unknown_user_are_refused_without_saying_the_secret() {
+    let server = Server::builder().password("right").user("off off >right ~* &* +@all").start().unwrap();
+    for login in [format!(":{SECRET}"), format!("default:{SECRET}"), format!("nobody:{SECRET}"), "off:right".into()] {
+        assert_unusable(&leasehold::connect(&url(&server, &login)).await.unwrap_err());
+    }
+    assert_unusable(&leasehold::connect(&format!("redis://127.0.0.1:{}", server.port())).await.unwrap_err());
+    let locks = leasehold::connect(&url(&server, ":right")).await.unwrap();
+    assert!(!format!("{locks} {locks:?}").contains("right"));
+}
+
+#[tokio::test]
+async fn a_user_without_the_rights_is_told_so_without_saying_the_secret() {
+    for rights in ["~lock:* ~{lock:* &* +ping", "~other:* &* +@all", "~* +@all", "~* &* +@all -evalsha"] {
+        let server = Server::builder().user(&format!("weak on >{SECRET} resetchannels {rights}")).start().unwrap();
+        let refused = match leasehold::connect(&url(&server, &format!("weak:{SECRET}"))).await {
+            Err(refused) => refused,
+            Ok(locks) => locks.mutex("k").unwrap().lock().await.unwrap_err(),
+        };
+        assert_unusable(&refused);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_no_more_than_the_rights_can_do_everything() {
+    let server = Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")).start().unwrap();
+    server.cli(&["RPUSH", "lock:not-a-lock", "x"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let url = url(&server, &format!("locker:{SECRET}"));
+    do_everything(&connect(&url).await, &connect(&url).await).await;
+    assert_eq!(server.cli(&["ACL", "LOG"]), "", "nothing was refused");
+    let used = server.cli(&["INFO", "commandstats"]);
+    for command in RIGHTS.split_whitespace().filter_map(|word| word.strip_prefix('+')) {
+        assert!(used.contains(&format!("cmdstat_{command}:")), "nobody needs {command}");
+    }
+}
+
+#[tokio::test]
+async fn another_database_needs_one_right_more() {
+    let server = Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")).start().unwrap();
+    let url = format!("{}/1", url(&server, &format!("locker:{SECRET}")));
+    assert_unusable(&leasehold::connect(&url).await.unwrap_err());
+    server.cli(&["ACL", "SETUSER", "locker", "+select"]);
+    let _guard = connect(&url).await.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(server.cli(&["-n", "1", "EXISTS", "lock:k"]), "1");
+}
+
+async fn do_everything(one: &Locks, other: &Locks) {
+    let guard = one.mutex("k").unwrap().lock().await.unwrap();
+    assert!(other.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    let mutex = other.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(one, "k", 1).await.unwrap();
+    guard.release().await.unwrap();
+    let guard = soon("the waiter's turn", waiter).await.unwrap();
+    let holder = one.inspect("k").await.unwrap().unwrap().holders.remove(0);
+    one.ask_to_yield(&holder).await.unwrap();
+    soon("it is asked to yield", guard.yield_requested()).await;
+    one.evict(&holder).await.unwrap();
+    soon("it is evicted", guard.lost()).await;
+
+    let readers = one.rw_lock("rw").unwrap();
+    let (first, second) = (readers.read().await.unwrap(), readers.read().await.unwrap());
+    assert_eq!(one.inspect_all().await.unwrap().len(), 1);
+    first.release().await.unwrap();
+    second.release().await.unwrap();
+    one.semaphore("s", 2).unwrap().acquire(2).await.unwrap().release().await.unwrap();
+    one.all_of(["a", "b"]).unwrap().lock().await.unwrap().release().await.unwrap();
+    let election = one.election("e").unwrap();
+    let mut leaders = Box::pin(other.election("e").unwrap().observe());
+    assert!(soon("nobody leads", leaders.next()).await.unwrap().unwrap().is_none());
+    let mut leader = election.campaign("me").await.unwrap();
+    leader.proclaim("myself").await.unwrap();
+    soon("the leader is seen", async {
+        while leaders.next().await.unwrap().unwrap().is_none_or(|leader| *leader.value != *b"myself") {}
+    })
+    .await;
+    leader.resign().await.unwrap();
+
+    assert_eq!(one.mutex("not-a-lock").unwrap().lock().await.unwrap_err().kind(), ErrorKind::KindMismatch);
+    one.checkup().await.unwrap();
+}
