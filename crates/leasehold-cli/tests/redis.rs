@@ -141,6 +141,50 @@ fn whoever_waits_for_a_holder_of_another_kind_is_told_so_and_gets_the_lock_when_
 }
 
 #[test]
+fn a_holder_that_nobody_awaits_is_listed_without_a_namespace_too() {
+    let world = World::new();
+    let mut holder = world.start(["--namespace", "", "run", "k", "--", "sh", "-c", "echo > first; exec sleep 600"]);
+    until("it holds", || world.stage.line_in("first").is_some());
+    let keys = world.json(["--namespace", "", "--json", "ls"]);
+    assert_eq!((&keys[0]["key"], keys[0]["holders"].as_array().map(Vec::len)), (&json!("k"), Some(1)), "{keys}");
+    holder.signal(Signal::TERM);
+    holder.code();
+    assert_eq!(world.json(["--namespace", "", "--json", "ls"]), json!([]));
+}
+
+#[test]
+fn a_user_with_the_rights_that_the_documentation_names_can_do_everything() {
+    let world = World::new();
+    let documented = include_str!("../../../docs/backends/redis.md");
+    let recipe =
+        documented.lines().skip_while(|line| !line.starts_with("ACL SETUSER")).take_while(|line| *line != "```");
+    let recipe = recipe.collect::<Vec<_>>().join(" ").replace("SECRET", SECRET);
+    let words: Vec<&str> = recipe.split([' ', '\\']).filter(|word| !word.is_empty()).collect();
+    assert_eq!(world.server.cli(&words), "OK");
+    world.server.cli(&["ACL", "LOG", "RESET"]);
+    let as_user = |arguments: &[&str]| {
+        let url = format!("redis://locks:{SECRET}@127.0.0.1:{}", world.server.port());
+        on(&world.stage, &url, arguments.iter().copied())
+    };
+    let succeeds = |arguments: &[&str]| {
+        let output = as_user(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let mut leader = Running::start(as_user(&["elect", "k", "me"]).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    until("it leads", || !world.json(["--json", "ls"]).as_array().unwrap().is_empty());
+    let mut reader = Running::start(as_user(&["run", "-s", "k", "--", "true"]).stderr(Stdio::piped()));
+    until("it waits", || world.json(["--json", "show", "k"])["waiters"].as_array().is_some_and(|line| line.len() == 1));
+    for arguments in [&["ls"][..], &["yield", "k"], &["run", "--of", "3", "permits", "--", "true"], &["doctor"]] {
+        succeeds(arguments);
+    }
+    leader.signal(Signal::TERM);
+    assert_eq!((leader.code(), reader.code()), (Some(0), Some(0)));
+    succeeds(&["run", "k", "--", "true"]);
+    let refused = world.server.cli(&["ACL", "LOG"]);
+    assert!(!refused.lines().any(|line| line == "command" || line == "key" || line == "channel"), "{refused}");
+}
+
+#[test]
 fn the_doctor_says_what_the_server_says_of_itself() {
     let world = World::new();
     let checks = world.json(["doctor", "--json"]);

@@ -84,6 +84,10 @@
 //! | `memory:NAME` | the same, shared by all who use that name in this process |
 //! | `sqlite:` | a file of this user's, shared by all processes of this machine (feature `sqlite`, or `sqlite-bundled`) |
 //! | `sqlite:PATH` | that file, shared by all processes of this machine that may write it |
+//! | `redis://HOST` | a Redis server, shared by all machines that reach it (feature `redis`) |
+//! | `redis+sentinel://HOST,HOST/NAME` | the master that these sentinels know by that name |
+//! | `redis+cluster://HOST,HOST` | a Redis Cluster |
+//! | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same, encrypted (feature `tls`) |
 //!
 //! A store of your own implements [`backend::Backend`] and is opened by [`Locks::on`].
 //!

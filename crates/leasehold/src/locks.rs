@@ -50,6 +50,12 @@ pub struct Locks {
 /// | `memory:NAME` | this process's memory, shared by all who use that name |
 /// | `sqlite:` | a file of this user's, `$XDG_STATE_HOME/leasehold/leasehold.db` (feature `sqlite`) |
 /// | `sqlite:PATH` | that file, shared by all processes of this machine that may write it (feature `sqlite`) |
+/// | `redis://user:password@HOST:6379/0` | a Redis server, shared by all machines that reach it (feature `redis`) |
+/// | `redis+sentinel://HOST:26379,HOST/NAME` | the master that these sentinels know by that name (feature `redis`) |
+/// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
+/// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same, encrypted (feature `tls`) |
+///
+/// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::builder(url).connect().await
 }

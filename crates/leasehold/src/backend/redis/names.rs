@@ -82,12 +82,12 @@ pub(super) fn pattern(namespace: &Namespace) -> String {
 }
 
 /// The key that this is the lock or the entries of, in that namespace. In the empty namespace every key could be a lock of
-/// somebody, so there only entries count.
+/// somebody, so there entries count, and tickets: whoever holds a key that nobody awaits has no entries.
 pub(super) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
-    let of_entries = found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}:entries"));
-    let lock = match of_entries {
+    let beside = |side: &[u8]| found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(side));
+    let lock = match beside(b"}:entries") {
         Some(lock) => lock,
-        None if namespace.as_str().is_empty() => return None,
+        None if namespace.as_str().is_empty() => beside(b"}:tickets")?,
         None => found,
     };
     let name = match namespace.as_str() {
@@ -155,7 +155,10 @@ mod tests {
         }
         let none = Namespace::new("").unwrap();
         assert_eq!(key_of(&none, b"whatever"), None);
-        assert_eq!(key_of(&none, b"{orders}:entries").unwrap().name(), b"orders");
+        for side in [b"{orders}:entries", b"{orders}:tickets"] {
+            assert_eq!(key_of(&none, side).unwrap().name(), b"orders");
+        }
+        assert_eq!(key_of(&Namespace::default(), b"{lock:orders}:tickets"), None, "they outlive the holder");
         assert_eq!(key_of(&Namespace::default(), b"lock:a%20b"), None, "we would write it with a space");
     }
 
