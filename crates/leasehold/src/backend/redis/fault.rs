@@ -8,7 +8,9 @@ use crate::key::Escaped;
 /// A request failed that had been sent, or may have been.
 pub(super) fn of_request(error: &RedisError) -> Error {
     match error.kind() {
-        // The server refused it, and says so: nothing happened, except where a script broke off in its middle.
+        // A right may be found missing in the middle of a script, and what it did before stays done.
+        redis::ErrorKind::Server(ServerErrorKind::NoPerm) => not_allowed(error).with_unknown_fate(),
+        // The server refused it, and says so: nothing happened.
         redis::ErrorKind::Server(kind) => of_server(kind, error),
         redis::ErrorKind::Extension => of_code(error),
         redis::ErrorKind::AuthenticationFailed => login_refused(error),
