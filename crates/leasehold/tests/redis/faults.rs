@@ -60,6 +60,19 @@ async fn connections_that_the_server_closes_cost_nobody_a_lock_or_a_place() {
     hand_over_in_trouble(guard, waiter).await;
 }
 
+/// Whoever waits has not looked yet, and nobody has told it: the key is free for whoever comes first to see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_deleted_by_hand_goes_to_whoever_waits_and_not_to_whoever_comes() {
+    let server = Server::start().unwrap();
+    let (locks, guard, waiter) = held_and_awaited(&server, Duration::from_secs(3)).await;
+    assert_eq!(server.cli(&["DEL", "lock:k"]), "1");
+    assert!(locks.mutex("k").unwrap().try_lock().await.unwrap().is_none(), "it overtook whoever waits");
+    let next = soon("the waiter's turn", waiter).await.unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Gone);
+    next.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_that_is_shorter_than_the_lease_is_waited_out() {
     let server = Server::start().unwrap();
