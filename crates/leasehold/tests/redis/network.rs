@@ -101,3 +101,21 @@ async fn a_slow_way_is_taken_off_the_lease() {
     assert!(guard.remaining() <= Duration::from_millis(9_600), "{:?}: there and back", guard.remaining());
     soon("leaving", guard.release()).await.unwrap();
 }
+
+/// Such a runtime cannot have a connection, and its locks are taken over ours.
+#[test]
+fn a_runtime_without_sockets_or_without_timers_takes_locks_all_the_same() {
+    let server = Server::start().unwrap();
+    let mut with_sockets = tokio::runtime::Builder::new_current_thread();
+    let mut with_timers = tokio::runtime::Builder::new_current_thread();
+    for builder in
+        [with_sockets.enable_io(), with_timers.enable_time(), &mut tokio::runtime::Builder::new_current_thread()]
+    {
+        builder.build().unwrap().block_on(async {
+            let locks = connect(&server.url()).await;
+            for _ in 0..2 {
+                locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+}

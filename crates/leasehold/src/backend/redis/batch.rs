@@ -5,7 +5,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -36,8 +36,8 @@ struct Job {
 pub(super) struct Local {
     pub(super) runtime: runtime::Id,
     wire: Arc<Wire>,
-    /// How many requests have been sent by themselves and not been answered.
-    alone: Arc<AtomicUsize>,
+    /// Whether a request has been sent by itself and not been answered.
+    alone: Arc<AtomicBool>,
     jobs: mpsc::UnboundedSender<Job>,
     /// Whether news of what is entered will be heard.
     listens: watch::Receiver<bool>,
@@ -65,8 +65,8 @@ impl Local {
             // It says so or ends; in both cases there is nothing to wait for any more.
             let _ = self.listens.clone().wait_for(|listens| *listens).await;
         }
-        if self.is_open() && self.alone.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            let _back = BackToNone(&self.alone);
+        if self.is_open() && !self.alone.swap(true, Ordering::AcqRel) {
+            let _answered = Answered(&self.alone);
             return Ok(self.wire.call_one(&call).await);
         }
         let (answer, answered) = oneshot::channel();
@@ -83,11 +83,11 @@ impl Local {
     }
 }
 
-struct BackToNone<'a>(&'a AtomicUsize);
+struct Answered<'a>(&'a AtomicBool);
 
-impl Drop for BackToNone<'_> {
+impl Drop for Answered<'_> {
     fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -96,8 +96,8 @@ impl Drop for BackToNone<'_> {
 pub(super) fn can_connect() -> bool {
     std::panic::catch_unwind(|| {
         let timer = Timer::on_callers_runtime(Clock::boot());
-        let soon = timer.within(Duration::from_secs(1), std::future::ready(()));
-        tokio::net::UnixStream::pair().is_ok() && soon.now_or_never().is_some()
+        timer.sleep(Duration::from_secs(1)).now_or_never();
+        tokio::net::UnixStream::pair().is_ok()
     })
     .unwrap_or(false)
 }
