@@ -15,6 +15,7 @@ pub mod permits;
 pub mod reentrant;
 pub mod refusal;
 pub mod renewal;
+pub mod rule;
 pub mod sharing;
 pub mod tokens;
 pub mod unknown;

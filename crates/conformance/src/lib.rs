@@ -34,6 +34,7 @@ pub mod cases;
 mod faults;
 mod history;
 mod kind;
+mod model;
 mod world;
 
 pub use faults::{Fault, Faults, Verb};
@@ -66,6 +67,9 @@ macro_rules! conformance {
                 release_after_expiry_says_lost_and_frees_nobody_elses_lock
                 the_first_grant_costs_one_request_and_a_release_one
                 a_hand_over_costs_the_waiter_no_further_request_to_enter
+            }
+            $crate::for_each_case! { $fixture; rule:
+                every_answer_is_the_one_that_the_rule_gives
             }
             $crate::for_each_case! { $fixture; yielding:
                 a_holder_is_told_at_once_that_somebody_wants_its_lock

@@ -153,6 +153,11 @@ impl World {
         builder.connect().await.expect("memory can be reached")
     }
 
+    /// One more connection to the store as it is, for a case that asks it things itself.
+    pub async fn store(&self) -> Arc<dyn Backend> {
+        self.fixture.connect().await
+    }
+
     /// What the store can do.
     pub async fn capabilities(&self) -> Capabilities {
         self.fixture.connect().await.capabilities()
