@@ -286,3 +286,197 @@ fn nonsense() -> Error {
         "a script of ours answered something that it cannot: is another program changing the keys beside the lock?";
     Error::new(ErrorKind::Protocol, why).with_unknown_fate()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::backend::{Patience, Terms};
+    use crate::key::Namespace;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn key() -> Key {
+        Key::new(&Namespace::default(), "k").unwrap()
+    }
+
+    fn request(claim: Claim) -> Request {
+        let place = Place { key: key(), entry: EntryId(7) };
+        let terms = Terms { holding: TTL, waiting: TTL };
+        Request { place, claim, patience: Patience::Queue, terms, note: Note::default(), returns: false }
+    }
+
+    fn claim() -> impl Strategy<Value = Claim> {
+        let permits = (1..5u32, 1..5u32)
+            .prop_map(|(count, of)| Claim::Permits { count: count.try_into().unwrap(), of: of.try_into().unwrap() });
+        prop_oneof![Just(Claim::Exclusive), Just(Claim::Shared), permits]
+    }
+
+    /// Numbers that something may depend on.
+    fn number() -> impl Strategy<Value = i64> {
+        let edges = [i64::MIN, -2, i64::from(u32::MAX), (1 << 53) - 1, i64::MAX];
+        prop_oneof![-1..9i64, any::<i64>(), prop::sample::select(edges.to_vec())]
+    }
+
+    /// A number as text, if it is one.
+    fn digits() -> BoxedStrategy<String> {
+        let odd = prop_oneof![number().prop_map(|n| n.to_string()), "[0-9]{0,25}", "[+-]?[0-9a-f]{1,3}"];
+        prop_oneof![9 => "[0-9]{1,9}", 1 => odd].boxed()
+    }
+
+    /// `claim weight ticket channel note`, mostly.
+    fn record_text() -> BoxedStrategy<String> {
+        let note = (0..9u64, 0..9u32, -1..5i64, -1..5i64, -1..5i64, ".{0,12}")
+            .prop_map(|(made, pid, owner, host, value, texts)| format!("{made} {pid} {owner} {host} {value} {texts}"));
+        let note = prop_oneof![6 => note, 1 => ".{0,9}"];
+        let (weight, ticket) = (prop_oneof![2 => Just("1".to_owned()), 1 => digits()], digits());
+        ("[xxssspq]", weight, ticket, "[a-z:]{0,3}", note)
+            .prop_map(|(claim, weight, ticket, channel, note)| format!("{claim} {weight} {ticket} {channel} {note}"))
+            .boxed()
+    }
+
+    fn id_text() -> BoxedStrategy<String> {
+        prop_oneof![9 => "[0-9a-f]{32}", 1 => "[0-9a-f]{33}"].boxed()
+    }
+
+    /// Texts as scripts answer them, some of them wrong, and any bytes at all.
+    fn text() -> BoxedStrategy<Vec<u8>> {
+        let sight = (digits(), digits(), id_text(), record_text())
+            .prop_map(|(version, left, id, record)| format!("{version} {left} {id} {record}"));
+        let word = prop_oneof![Just(String::new()), Just("w".to_owned()), id_text(), digits()];
+        let texts = prop_oneof![1 => word, 1 => record_text(), 3 => sight].prop_map(String::into_bytes);
+        prop_oneof![4 => texts, 1 => prop::collection::vec(any::<u8>(), 0..40)].boxed()
+    }
+
+    fn value() -> BoxedStrategy<Value> {
+        let leaf = prop_oneof![
+            4 => number().prop_map(Value::Int),
+            4 => text().prop_map(Value::BulkString),
+            1 => ".{0,5}".prop_map(Value::SimpleString),
+            1 => Just(Value::Nil),
+            1 => Just(Value::Okay),
+            1 => any::<f64>().prop_map(Value::Double),
+            1 => any::<bool>().prop_map(Value::Boolean),
+        ];
+        let nested = leaf.prop_recursive(4, 40, 7, |inner| {
+            let list = || prop::collection::vec(inner.clone(), 0..7);
+            let pairs = prop::collection::vec((inner.clone(), inner.clone()), 0..3);
+            prop_oneof![
+                6 => list().prop_map(Value::Array),
+                1 => list().prop_map(Value::Set),
+                1 => pairs.prop_map(Value::Map),
+            ]
+        });
+        nested.boxed()
+    }
+
+    fn bytes(text: impl Strategy<Value = String> + 'static) -> BoxedStrategy<Value> {
+        prop_oneof![29 => text.prop_map(|text| Value::BulkString(text.into_bytes())), 1 => value()].boxed()
+    }
+
+    fn int() -> BoxedStrategy<Value> {
+        prop_oneof![29 => number().prop_map(Value::Int), 1 => value()].boxed()
+    }
+
+    /// Entries in the form that `entry` reads, mostly.
+    fn entry_list() -> BoxedStrategy<Value> {
+        let parts = (bytes(id_text()), bytes(record_text()), int(), int(), prop::option::weighted(0.1, value()));
+        let shown = parts.prop_map(|(id, record, lease, wish, mark)| {
+            Value::Array([id, record, lease, wish].into_iter().chain(mark).collect())
+        });
+        prop_oneof![9 => prop::collection::vec(shown, 0..3).prop_map(Value::Array), 1 => value()].boxed()
+    }
+
+    fn capacity_word() -> BoxedStrategy<Value> {
+        bytes(prop_oneof![Just("w".to_owned()), Just("3".to_owned()), digits()])
+    }
+
+    /// What `enter.lua` answers, mostly.
+    fn enter_answer() -> BoxedStrategy<Value> {
+        let parts = prop_oneof![
+            (int(), int(), int(), int()).prop_map(|(a, b, c, d)| vec![a, b, c, d]),
+            (int(), int(), entry_list(), bytes(digits())).prop_map(|(a, b, c, d)| vec![a, b, c, d]),
+            capacity_word().prop_map(|word| vec![word]),
+        ];
+        let list = (0..10i64, parts).prop_map(|(word, parts)| [Value::Int(word)].into_iter().chain(parts).collect());
+        prop_oneof![4 => list.prop_map(Value::Array), 1 => value()].boxed()
+    }
+
+    /// What `inspect.lua` answers, mostly.
+    fn inspect_answer() -> BoxedStrategy<Value> {
+        let in_the_way = bytes(prop_oneof![9 => Just(String::new()), 1 => digits()]);
+        let parts = (in_the_way, bytes(digits()), capacity_word(), entry_list(), entry_list(), bytes(digits()));
+        parts.prop_map(|(a, b, c, d, e, f)| Value::Array(vec![a, b, c, d, e, f])).boxed()
+    }
+
+    fn is_sane(entry: &EntryView, key: &Key) -> bool {
+        entry.place.key == *key && entry.token.is_none_or(|token| token.get() == entry.ticket.0)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Only what says that it is a grant is one, for as long as was asked for or said, and with a token if it is exclusive.
+        #[test]
+        fn whatever_is_answered_to_entering_is_a_standing_or_an_error(answer in enter_answer(), claim in claim()) {
+            waits_for_foreigner(&answer);
+            let request = request(claim);
+            match standing(&answer, &request) {
+                Ok(Standing::Holding { ticket, token, lease }) => {
+                    prop_assert!(is_grant(&answer));
+                    prop_assert_eq!(lease.id, LeaseId::Entry(request.place));
+                    prop_assert_eq!(token.map(FencingToken::get), claim.is_exclusive().then_some(ticket.0).filter(|token| *token > 0));
+                }
+                Ok(Standing::Waiting { recheck_in, .. }) => {
+                    prop_assert!(!is_grant(&answer) && !recheck_in.is_zero());
+                }
+                Ok(Standing::Refused { held_by, .. }) => {
+                    prop_assert!(!is_grant(&answer));
+                    prop_assert!(held_by.iter().all(|holder| is_sane(holder, &request.place.key)));
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+        }
+
+        #[test]
+        fn whatever_is_answered_to_leaving_or_renewing_is_understood_or_in_doubt(answer in value()) {
+            let known = matches!(answer, Value::Int(0..=2));
+            prop_assert_eq!(departure(&answer).is_ok(), known);
+            match renewal(&answer, TTL) {
+                Renewal::Lost => prop_assert_eq!(answer, Value::Int(0)),
+                Renewal::Renewed { ttl, .. } => prop_assert!(known && ttl == TTL),
+                Renewal::Unknown(error) => prop_assert!(!known && error.fate() == crate::error::Fate::Unknown),
+            }
+        }
+
+        #[test]
+        fn whatever_is_shown_of_a_line_is_a_line_or_an_error(answer in inspect_answer()) {
+            if let Ok((view, _)) = view(&answer, &key()) {
+                let waiters = view.waiters.unwrap_or_default();
+                prop_assert!(view.holders.iter().chain(&waiters).all(|entry| is_sane(entry, &view.key)));
+                prop_assert!(view.holders.is_sorted_by_key(|holder| holder.ticket));
+                prop_assert!(waiters.iter().all(|waiter| waiter.token.is_none()));
+                prop_assert_eq!(view.capacity.is_none(), view.holders.is_empty() && waiters.is_empty());
+            }
+        }
+
+        #[test]
+        fn whatever_is_told_of_a_line_is_a_sight_or_a_reason_to_look(message in text()) {
+            if let Some((view, _)) = sight(&message, &key()) {
+                prop_assert!(view.holders.len() <= 1 && view.holders.iter().all(|holder| is_sane(holder, &view.key)));
+            }
+        }
+
+        #[test]
+        fn a_note_is_read_as_it_was_written(
+            owner in ".{0,9}", host in ".{0,9}", pid: u32, value: Option<Vec<u8>>, entered_ms in 0..(1u64 << 53), cut: u8,
+        ) {
+            let made = Note { owner: owner.into(), host: host.into(), pid, value: value.map(Into::into) };
+            let mut text = written(&made, entered_ms);
+            prop_assert_eq!(note(&text), Some((made, entered_ms)));
+            text.truncate(text.len().saturating_sub(usize::from(cut)));
+            note(&text);
+        }
+    }
+}
