@@ -19,9 +19,15 @@ async fn redisson(server: &Server) -> Locks {
 }
 
 /// As an `RLock` of that owner would be taken.
-fn take_as_redisson(server: &Server, key: &str) {
+pub(crate) fn take_as_redisson(server: &Server, key: &str) {
     server.cli(&["HINCRBY", key, OWNER, "1"]);
     server.cli(&["PEXPIRE", key, &TTL.as_millis().to_string()]);
+}
+
+/// As it would be left, and that be said. Returns how many heard it.
+pub(crate) fn leave_as_redisson(server: &Server, key: &str) -> String {
+    let leave = "redis.call('DEL', KEYS[1]); return redis.call('PUBLISH', ARGV[1], '0')";
+    server.cli(&["EVAL", leave, "1", key, &format!("redisson_lock__channel:{{{key}}}")])
 }
 
 /// Somebody who listens on a channel, and what is heard.
@@ -91,8 +97,7 @@ async fn an_rlock_of_theirs_excludes_us_until_they_say_that_it_is_free() {
     until_waiting(&locks, "k", 1).await.unwrap();
     assert_eq!(server.cli(&["HGETALL", "lock:k"]), format!("{OWNER}\n1"), "and it is left as it was");
     until("our waiter listens", || server.cli(&["PUBSUB", "NUMSUB", CHANNEL]).ends_with('1')).unwrap();
-    let leave = "redis.call('DEL', KEYS[1]); return redis.call('PUBLISH', ARGV[1], '0')";
-    assert_eq!(server.cli(&["EVAL", leave, "1", "lock:k", CHANNEL]), "1", "it is heard");
+    assert_eq!(leave_as_redisson(&server, "lock:k"), "1", "it is heard");
     soon("our turn", waiter).await.unwrap().check().unwrap();
 }
 

@@ -1,14 +1,18 @@
 //! Grants that replicas must confirm.
 
 use leasehold::{ErrorKind, Fate};
-use leasehold_testbed::redis::Server;
+use leasehold_testbed::redis::{Builder, Server};
 use leasehold_testbed::until;
 
 use crate::{connect, soon, until_waiting};
 
-/// A master and its replica, in step.
 fn pair() -> (Server, Server) {
-    let settings = Server::builder().setting("repl-diskless-sync-delay", "0");
+    pair_of(Server::builder())
+}
+
+/// A master and its replica, in step.
+pub(crate) fn pair_of(settings: Builder) -> (Server, Server) {
+    let settings = settings.setting("repl-diskless-sync-delay", "0");
     let master = settings.start().unwrap();
     let replica = settings.setting("replicaof", &format!("127.0.0.1 {}", master.port())).start().unwrap();
     until("they are in step", || {

@@ -1,16 +1,24 @@
 //! Who may come in, and what a user must be allowed to do.
 
 use futures_util::StreamExt as _;
-use leasehold::{Error, ErrorKind, Locks};
+use leasehold::{Error, ErrorKind, Fate, Locks};
 use leasehold_testbed::redis::Server;
+use leasehold_testbed::until;
 
-use crate::{connect, soon, until_waiting};
+use crate::replicas::pair_of;
+use crate::{connect, redisson, soon, until_waiting};
 
 /// All that locks need in the default namespace: their keys and what lies beside them, the channels of clients and of those
-/// who observe a key, and these commands. `+select` is for a database other than the first, `+wait` for `?replicas=`.
+/// who observe a key, and these commands. `+select` is for a database other than the first.
 const RIGHTS: &str = "~lock:* ~{lock:* resetchannels &leasehold:* &{lock:* -@all +ping +info +time +scan +evalsha \
                       +script|load +subscribe +unsubscribe +publish +get +set +del +exists +type +incr +pexpire +pttl \
                       +hset +hget +hmget +hdel +hexists +zadd +zrem +zcard +zscore +zrank +zrange +zrangebyscore";
+
+/// What `?replicas=` needs besides.
+const RIGHTS_OF_REPLICAS: &str = "+wait";
+
+/// What `?layout=redisson` needs besides.
+const RIGHTS_OF_REDISSON: &str = "+hkeys &redisson_lock__channel:*";
 
 const SECRET: &str = "s3cret-do-not-print";
 
@@ -56,11 +64,67 @@ async fn a_user_with_no_more_than_the_rights_can_do_everything() {
     server.cli(&["CONFIG", "RESETSTAT"]);
     let url = url(&server, &format!("locker:{SECRET}"));
     do_everything(&connect(&url).await, &connect(&url).await).await;
+    assert_all_needed(&server, RIGHTS);
+}
+
+/// Nothing was refused since the statistics were reset, and each of these commands was used.
+fn assert_all_needed(server: &Server, rights: &str) {
     assert_eq!(server.cli(&["ACL", "LOG"]), "", "nothing was refused");
     let used = server.cli(&["INFO", "commandstats"]);
-    for command in RIGHTS.split_whitespace().filter_map(|word| word.strip_prefix('+')) {
+    for command in rights.split_whitespace().filter_map(|word| word.strip_prefix('+')) {
         assert!(used.contains(&format!("cmdstat_{command}:")), "nobody needs {command}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grants_that_replicas_confirm_need_one_right_more() {
+    let (server, _replica) = pair_of(Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")));
+    let url = format!("{}?replicas=1", url(&server, &format!("locker:{SECRET}")));
+    let locks = connect(&url).await;
+    let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert_eq!((refused.kind(), refused.fate()), (ErrorKind::Unreachable, Fate::Unknown), "{refused}");
+    assert!(refused.to_string().contains("the replicas could not be asked"), "{refused}");
+    until("nothing is left held", || server.cli(&["EXISTS", "lock:k"]) == "0").unwrap();
+
+    server.cli(&["RPUSH", "lock:not-a-lock", "x"]);
+    server.cli(&["ACL", "SETUSER", "locker", RIGHTS_OF_REPLICAS]);
+    server.cli(&["ACL", "LOG", "RESET"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    do_everything(&connect(&url).await, &connect(&url).await).await;
+    assert_all_needed(&server, RIGHTS_OF_REPLICAS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_layout_of_redisson_needs_one_command_and_its_channels_more() {
+    let server = Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")).start().unwrap();
+    server.cli(&["RPUSH", "lock:not-a-lock", "x"]);
+    let url = format!("{}?layout=redisson", url(&server, &format!("locker:{SECRET}")));
+    connect(&url).await.mutex("k").unwrap().lock().await.unwrap_err();
+    assert!(server.cli(&["ACL", "LOG"]).contains("hkeys"));
+
+    let more: Vec<&str> = RIGHTS_OF_REDISSON.split_whitespace().collect();
+    server.cli(&[&["ACL", "SETUSER", "locker"], &more[..1]].concat());
+    let locks = connect(&url).await;
+    // It is published on its channel that a lock has been left, which is found to be forbidden when it has been.
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    let refused = guard.release().await.unwrap_err();
+    assert_eq!(refused.fate(), Fate::Unknown, "{refused}");
+    assert!(refused.to_string().contains("publish"), "{refused}");
+    locks.close().await;
+
+    server.cli(&[&["ACL", "SETUSER", "locker"], &more[1..]].concat());
+    server.cli(&["DEL", "lock:k"]);
+    server.cli(&["ACL", "LOG", "RESET"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let (one, other) = (connect(&url).await, connect(&url).await);
+    do_everything(&one, &other).await;
+    redisson::take_as_redisson(&server, "lock:theirs");
+    let mutex = one.mutex("theirs").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&other, "theirs", 1).await.unwrap();
+    redisson::leave_as_redisson(&server, "lock:theirs");
+    soon("our turn", waiter).await.unwrap().release().await.unwrap();
+    assert_all_needed(&server, &format!("{RIGHTS} {RIGHTS_OF_REDISSON}"));
 }
 
 #[tokio::test]
@@ -87,12 +151,15 @@ async fn do_everything(one: &Locks, other: &Locks) {
     one.evict(&holder).await.unwrap();
     soon("it is evicted", guard.lost()).await;
 
-    let readers = one.rw_lock("rw").unwrap();
-    let (first, second) = (readers.read().await.unwrap(), readers.read().await.unwrap());
-    assert_eq!(one.inspect_all().await.unwrap().len(), 1);
-    first.release().await.unwrap();
-    second.release().await.unwrap();
-    one.semaphore("s", 2).unwrap().acquire(2).await.unwrap().release().await.unwrap();
+    if one.capabilities().shared {
+        let readers = one.rw_lock("rw").unwrap();
+        let (first, second) = (readers.read().await.unwrap(), readers.read().await.unwrap());
+        assert_eq!(one.inspect_all().await.unwrap().len(), 1);
+        first.release().await.unwrap();
+        second.release().await.unwrap();
+        one.semaphore("s", 2).unwrap().acquire(2).await.unwrap().release().await.unwrap();
+    }
+    assert!(one.inspect_all().await.unwrap().is_empty());
     one.all_of(["a", "b"]).unwrap().lock().await.unwrap().release().await.unwrap();
     let election = one.election("e").unwrap();
     let mut leaders = Box::pin(other.election("e").unwrap().observe());
