@@ -13,6 +13,16 @@ const MEMORY: Suite = Suite {
     interleaved: false,
 };
 
+/// The store on Redis, on real servers with real faults.
+const REDIS: Suite = Suite {
+    package: "crates/leasehold",
+    target: "--package leasehold --features redis,tls --test redis",
+    interleaved: false,
+};
+/// The conformance suite on Redis.
+const REDIS_CASES: Suite =
+    Suite { package: "crates/conformance", target: "--package leasehold-conformance --test redis", interleaved: false };
+
 pub(super) const MUTANTS: &[Mutant] = &[
     // When to stop believing.
     Mutant {
@@ -452,5 +462,118 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replace: "Event::Notice(_) => {}",
         suite: MEMORY,
         tests: &["memory::yielding::a_holder_is_told_at_once_that_somebody_wants_its_lock", "memory::yielding::an_eviction_is_told_at_once"],
+    },
+    // Redis.
+    Mutant {
+        name: "redis_renewal_without_owner_check",
+        broken: "A renewal extends the lock of whoever holds it now.",
+        file: "crates/leasehold/src/backend/redis/scripts/renew.lua",
+        find: "if owner_of(s) == id then",
+        replace: "if owner_of(s) then",
+        suite: REDIS_CASES,
+        tests: &["single::rule::every_answer_is_the_one_that_the_rule_gives"],
+    },
+    Mutant {
+        name: "redis_renewal_takes_the_lock_again",
+        broken: "A renewal makes the key anew when it is gone, as if it had been held all the time.",
+        file: "crates/leasehold/src/backend/redis/scripts/renew.lua",
+        find: "if ends <= now_ms then return LOST end",
+        replace: "if not s.mark then
+      write_mark(s, id, 'leasehold:again', '', ttl)
+      return RENEWED
+    end
+    if ends <= now_ms then return LOST end",
+        suite: REDIS_CASES,
+        tests: &["single::rule::every_answer_is_the_one_that_the_rule_gives"],
+    },
+    Mutant {
+        name: "redis_reader_without_a_mark_is_renewed",
+        broken: "A reader renews its lease over the lock of somebody else.",
+        file: "crates/leasehold/src/backend/redis/scripts/renew.lua",
+        find: "if s.mark ~= SHARED then return LOST end",
+        replace: "",
+        suite: REDIS,
+        tests: &["faults::a_reader_whose_mark_somebody_else_has_replaced_is_told_and_leaves_theirs_alone"],
+    },
+    Mutant {
+        name: "redis_readers_hold_without_a_mark",
+        broken: "Readers whose mark was deleted keep writers out, though every other program takes the key for free.",
+        file: "crates/leasehold/src/backend/redis/scripts/line.lua",
+        find: "if s.used > 0 and s.mark ~= SHARED then",
+        replace: "if false then",
+        suite: REDIS,
+        tests: &["faults::readers_whose_mark_was_deleted_by_hand_keep_no_writer_out"],
+    },
+    Mutant {
+        name: "redis_tokens_begin_again",
+        broken: "The counter of tokens begins at one after a restart that forgot it.",
+        file: "crates/leasehold/src/backend/redis/scripts/line.lua",
+        find: "if ticket < 1000000000000 then",
+        replace: "if false then",
+        suite: REDIS,
+        tests: &["faults::a_restart_that_forgets_everything_is_noticed_at_once_and_tokens_still_grow"],
+    },
+    Mutant {
+        name: "redis_refused_renewal_is_a_loss",
+        broken: "A renewal that the server could not do is taken for its word that the lease is over.",
+        file: "crates/leasehold/src/backend/redis.rs",
+        find: "Err(error) => Renewal::Unknown(error.clone()),",
+        replace: "Err(_) => Renewal::Lost,",
+        suite: REDIS,
+        tests: &["faults::a_renewal_that_the_server_refuses_is_a_doubt_and_not_a_loss"],
+    },
+    Mutant {
+        name: "redis_other_layout_is_misspelt",
+        broken: "An owner is not written as Redisson writes it, byte for byte.",
+        file: "crates/leasehold/src/backend/redis/scripts/redisson.lua",
+        find: ".. part(id, 21) .. ':1'",
+        replace: ".. part(id, 21) .. ':01'",
+        suite: REDIS,
+        tests: &["redisson::a_lock_of_ours_is_the_hash_of_an_rlock_and_its_end_is_published"],
+    },
+    Mutant {
+        name: "redis_last_in_line_is_first",
+        broken: "The lock is handed to whoever came last.",
+        file: "crates/leasehold/src/backend/redis/scripts/line.lua",
+        find: "redis.call('ZRANGE', s.queue, 0, 0)[1]",
+        replace: "redis.call('ZRANGE', s.queue, -1, -1)[1]",
+        suite: REDIS_CASES,
+        tests: &["single::rule::every_answer_is_the_one_that_the_rule_gives"],
+    },
+    Mutant {
+        name: "redis_grant_is_not_told",
+        broken: "The lock is handed over, and whoever has it now finds out when it looks again.",
+        file: "crates/leasehold/src/backend/redis/scripts/line.lua",
+        find: "redis.call('PUBLISH', entry.channel, 'g ' .. head .. ' ' .. entry.ticket)",
+        replace: "",
+        suite: REDIS_CASES,
+        tests: &["single::mutex::a_hand_over_costs_the_waiter_no_further_request_to_enter"],
+    },
+    Mutant {
+        name: "redis_dead_waiter_is_served",
+        broken: "A place in line outlives its lease.",
+        file: "crates/leasehold/src/backend/redis/scripts/line.lua",
+        find: "redis.call('ZRANGEBYSCORE', s.leases, '-inf', s.now_ms)",
+        replace: "redis.call('ZRANGEBYSCORE', s.leases, '-inf', 0)",
+        suite: REDIS_CASES,
+        tests: &["single::rule::every_answer_is_the_one_that_the_rule_gives"],
+    },
+    Mutant {
+        name: "redis_waiter_changes_its_note",
+        broken: "A candidate that does not lead proclaims something.",
+        file: "crates/leasehold/src/backend/redis/scripts/annotate.lua",
+        find: "local holds = entry and not redis.call('ZSCORE', s.queue, id)",
+        replace: "local holds = entry",
+        suite: REDIS_CASES,
+        tests: &["single::rule::every_answer_is_the_one_that_the_rule_gives"],
+    },
+    Mutant {
+        name: "redis_wish_is_not_kept",
+        broken: "A wish that its holder did not hear is forgotten.",
+        file: "crates/leasehold/src/backend/redis/scripts/wish.lua",
+        find: "redis.call('HSET', s.entries, 'y' .. id, 1)",
+        replace: "",
+        suite: REDIS_CASES,
+        tests: &["single::rule::every_answer_is_the_one_that_the_rule_gives"],
     },
 ];

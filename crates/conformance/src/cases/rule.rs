@@ -30,6 +30,9 @@ const SHORT: Duration = Duration::from_secs(1);
 /// Nothing is done while a lease has less left than this: what came of it could not be foretold.
 const DOUBTFUL: Duration = Duration::from_millis(500);
 
+/// How long whoever has its turn may go without being told, however slow the machine.
+const TOLD_MAX: Duration = Duration::from_secs(10);
+
 /// Tries the histories, or only the one whose seed is in the environment as `LEASEHOLD_RULE_SEED`.
 pub async fn every_answer_is_the_one_that_the_rule_gives(world: World) {
     let mut stores = Vec::new();
@@ -322,7 +325,7 @@ impl<'a> History<'a> {
     async fn is_told(&mut self, granted: EntryId) -> Result<(), String> {
         let made = self.made.iter().find(|made| made.request.place.entry == granted);
         let Made { request, line, client, seen } = made.expect("whoever waits was made");
-        let told = self.world.within(LONG, self.stores[*client].changed(&request.place, seen)).await;
+        let told = self.world.within(TOLD_MAX, self.stores[*client].changed(&request.place, seen)).await;
         match told {
             Some(Ok(Some(Standing::Holding { ticket, .. }))) => self.lines[*line].learn_ticket(granted, ticket),
             Some(Ok(None)) => Ok(()), // told to look

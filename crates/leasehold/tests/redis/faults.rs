@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::clock::{Clock, Timer};
-use leasehold::{ErrorKind, Guard, Locks, Loss};
+use leasehold::{ErrorKind, Guard, Locks, Loss, State};
 use leasehold_testbed::redis::Server;
 
 use crate::{TTL, connect, soon, until_waiting};
@@ -71,6 +71,54 @@ async fn a_lock_that_was_deleted_by_hand_goes_to_whoever_waits_and_not_to_whoeve
     assert!(next.token() > guard.token());
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Gone);
     next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_whose_mark_was_deleted_by_hand_keep_no_writer_out() {
+    let server = Server::start().unwrap();
+    let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let readers = one.rw_lock("k").unwrap();
+    let _readers = [readers.read().await.unwrap(), readers.read().await.unwrap()];
+    assert!(other.rw_lock("k").unwrap().try_write().await.unwrap().is_none());
+    assert_eq!(server.cli(&["DEL", "lock:k"]), "1");
+    let writer = other.rw_lock("k").unwrap().try_write().await.unwrap().expect("nobody marks the key as held");
+    let view = one.inspect("k").await.unwrap().unwrap();
+    assert_eq!(view.holders.iter().map(|holder| holder.token).collect::<Vec<_>>(), [Some(writer.token())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_whose_mark_somebody_else_has_replaced_is_told_and_leaves_theirs_alone() {
+    let server = Server::start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(Duration::from_secs(2)).connect().await.unwrap();
+    let reader = locks.rw_lock("k").unwrap().read().await.unwrap();
+    let theirs = || (server.cli(&["GET", "lock:k"]), server.cli(&["PTTL", "lock:k"]));
+    server.cli(&["SET", "lock:k", "somebody"]);
+    let before = theirs();
+    let timer = Timer::on_callers_runtime(Clock::boot());
+    while reader.check().is_ok() {
+        assert_eq!(theirs(), before);
+        timer.sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!((reader.lost().await, theirs()), (Loss::Gone, before));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_the_server_refuses_is_a_doubt_and_not_a_loss() {
+    let server = Server::start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(Duration::from_secs(6)).connect().await.unwrap();
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    let timer = Timer::on_callers_runtime(Clock::boot());
+    let until_state = async |state: State| {
+        while guard.state() != state {
+            assert!(!matches!(guard.state(), State::Lost(_)), "{:?}", guard.state());
+            timer.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    soon("a doubt", until_state(State::Suspect)).await;
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    soon("a confirmation", until_state(State::Held)).await;
+    guard.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
