@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod clock;
 mod failure;
 mod folder;
 pub mod interop;

@@ -25,6 +25,26 @@ fn each_server_is_another_and_the_shared_one_is_the_same() {
 }
 
 #[test]
+fn a_clock_of_its_own_can_be_set_while_a_server_runs() {
+    let (server, other) = (Server::builder().own_clock().start().unwrap(), Server::start().unwrap());
+    let lead = || -> i64 {
+        let [own, machine] =
+            [&server, &other].map(|server| server.cli(&["TIME"]).lines().next().unwrap().parse::<i64>().unwrap());
+        own - machine
+    };
+    assert!(lead().abs() <= 1);
+    server.cli(&["SET", "k", "v", "PX", "600000"]);
+    server.set_clock_ahead(-3600);
+    assert!((lead() + 3600).abs() <= 1);
+    assert!(server.cli(&["PTTL", "k"]).parse::<i64>().unwrap() > 3_600_000);
+    server.set_clock_ahead(3600);
+    assert!((lead() - 3600).abs() <= 1);
+    assert_eq!(server.cli(&["EXISTS", "k"]), "0");
+    server.restart_empty().unwrap();
+    assert!((lead() - 3600).abs() <= 1, "it keeps its clock");
+}
+
+#[test]
 fn a_server_ends_when_it_is_dropped() {
     let server = Server::start().unwrap();
     let (pid, folder) = (server.pid().unwrap(), server.folder().to_owned());

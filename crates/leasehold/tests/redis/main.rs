@@ -1,5 +1,6 @@
 //! The store on Redis, on real servers with real faults, and beside the clients of other languages.
 
+mod clocks;
 mod cluster;
 mod economy;
 mod faults;

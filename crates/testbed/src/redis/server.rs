@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::clock::WallClock;
 use crate::process::{self, Process};
 use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools, until};
 
@@ -28,6 +29,7 @@ pub struct Server {
     process: Mutex<Option<Process>>, // dropped before the folder that it writes to
     port: u16,
     plan: Builder,
+    clock: Option<WallClock>,
     folder: TempDir,
 }
 
@@ -38,6 +40,7 @@ pub struct Builder {
     password: Option<String>,
     persistent: bool,
     tls: Option<Tls>,
+    own_clock: bool,
     pub(super) is_sentinel: bool,
 }
 
@@ -76,12 +79,20 @@ impl Builder {
         self
     }
 
+    /// Gives it a wall clock of its own, for [`Server::set_clock_ahead`].
+    #[must_use]
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
+        self
+    }
+
     /// Starts it, and returns when it answers.
     pub fn start(&self) -> Result<Server> {
         tools::program("redis-cli")?;
         for _ in 0..PORTS_MAX {
             let (port, folder) = (ports::free()?, folder::make()?);
-            let server = Server { process: Mutex::default(), port, plan: self.clone(), folder };
+            let clock = self.own_clock.then(WallClock::new).transpose()?;
+            let server = Server { process: Mutex::default(), port, plan: self.clone(), clock, folder };
             server.write_settings()?;
             if matches!(server.launch()?, Launched::Ready) {
                 return Ok(server);
@@ -170,6 +181,16 @@ impl Server {
     /// Where it keeps its data, its settings and its log.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Sets its wall clock so many seconds ahead of the machine's, or behind it. It notices at once.
+    ///
+    /// # Panics
+    /// If it has no clock of its own.
+    #[track_caller]
+    pub fn set_clock_ahead(&self, seconds: i64) {
+        let clock = self.clock.as_ref().expect("the server was built with own_clock");
+        clock.set_ahead(seconds * 1_000_000).unwrap_or_else(|failure| panic!("{failure}"));
     }
 
     /// Kills it: it has no time to write or to say anything (SIGKILL).
@@ -266,6 +287,9 @@ impl Server {
         let mut command = process::tied(tools::program("redis-server")?);
         command.arg(self.folder().join("redis.conf")).args(self.plan.is_sentinel.then_some("--sentinel"));
         command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
+        if let Some(clock) = &self.clock {
+            clock.rule(&mut command);
+        }
         let mut process = Process::start(command)?;
         let mut ended = false;
         until("it answers", || {
