@@ -124,9 +124,11 @@ async fn a_renewal_that_the_server_refuses_is_a_doubt_and_not_a_loss() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_that_is_shorter_than_the_lease_is_waited_out() {
     let server = Server::start().unwrap();
-    let (locks, guard, waiter) = held_and_awaited(&server, Duration::from_secs(10)).await;
-    server.cli(&["CLIENT", "PAUSE", "1000", "ALL"]);
-    let mutex = locks.mutex("another").unwrap();
+    let (_locks, guard, waiter) = held_and_awaited(&server, Duration::from_secs(6)).await;
+    let patient = connect(&server.url()).await;
+    // A renewal falls into it, and is not answered in time.
+    server.cli(&["CLIENT", "PAUSE", "3500", "ALL"]);
+    let mutex = patient.mutex("another").unwrap();
     soon("a lock asked for in the pause", mutex.lock()).await.unwrap().release().await.unwrap();
     guard.check().unwrap();
     hand_over(guard, waiter).await;

@@ -1,8 +1,12 @@
 //! Grants that replicas must confirm.
 
-use leasehold::{ErrorKind, Fate};
+use std::time::Duration;
+
+use leasehold::clock::{Clock, Timer};
+use leasehold::{ErrorKind, Fate, Guard, Locks};
 use leasehold_testbed::redis::{Builder, Server};
 use leasehold_testbed::until;
+use tokio::task::JoinHandle;
 
 use crate::{connect, soon, until_waiting};
 
@@ -23,21 +27,42 @@ pub(crate) fn pair_of(settings: Builder) -> (Server, Server) {
     (master, replica)
 }
 
+/// How long something is looked at that must not happen.
+const STANDSTILL: Duration = Duration::from_millis(300);
+
+async fn assert_not_believed(task: &JoinHandle<Guard>) {
+    Timer::on_callers_runtime(Clock::boot()).sleep(STANDSTILL).await;
+    assert!(!task.is_finished(), "a grant is believed that no replica has");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_that_is_believed_is_on_a_replica() {
+async fn a_grant_is_believed_when_a_replica_has_it_and_not_before() {
     let (master, replica) = pair();
     let url = format!("{}?replicas=1", master.url());
     let (one, other) = (connect(&url).await, connect(&url).await);
-    let guard = one.mutex("k").unwrap().lock().await.unwrap();
-    let held = replica.cli(&["GET", "lock:k"]);
-    assert_eq!(held, master.cli(&["GET", "lock:k"]));
-    let mutex = other.mutex("k").unwrap();
-    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    let lock = |locks: &Locks| {
+        let mutex = locks.mutex("k").unwrap();
+        tokio::spawn(async move { mutex.lock().await.unwrap() })
+    };
+    let held_on = |server: &Server| server.cli(&["GET", "lock:k"]);
+    replica.stop();
+    let holder = lock(&one);
+    until("the master has granted it", || !held_on(&master).is_empty()).unwrap();
+    assert_not_believed(&holder).await;
+    replica.cont();
+    let guard = soon("the replica's word", holder).await.unwrap();
+    let before = held_on(&replica);
+    assert_eq!(before, held_on(&master));
+
+    let waiter = lock(&other);
     until_waiting(&one, "k", 1).await.unwrap();
+    replica.stop();
     guard.release().await.unwrap();
-    let guard = soon("the waiter's turn", waiter).await.unwrap();
-    let next = replica.cli(&["GET", "lock:k"]);
-    assert!(!next.is_empty() && next != held, "{next}");
+    until("the master has handed it over", || held_on(&master) != before).unwrap();
+    assert_not_believed(&waiter).await;
+    replica.cont();
+    let guard = soon("the replica's word", waiter).await.unwrap();
+    assert_eq!(held_on(&replica), held_on(&master));
     guard.release().await.unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt as _;
 use leasehold::{Error, ErrorKind, Fate, Locks};
-use leasehold_testbed::redis::Server;
+use leasehold_testbed::redis::{Builder, Server};
 use leasehold_testbed::until;
 
 use crate::replicas::pair_of;
@@ -27,6 +27,11 @@ fn url(server: &Server, login: &str) -> String {
     format!("redis://{login}@127.0.0.1:{}", server.port())
 }
 
+/// A server that lets the user `locker` in with the rights, and nobody as the default user.
+fn with_locker() -> Builder {
+    Server::builder().password("of-default").user(&format!("locker on >{SECRET} {RIGHTS}"))
+}
+
 fn assert_unusable(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Unusable, "{error}");
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
@@ -48,7 +53,8 @@ async fn a_wrong_password_and_an_unknown_user_are_refused_without_saying_the_sec
 #[tokio::test]
 async fn a_user_without_the_rights_is_told_so_without_saying_the_secret() {
     for rights in ["~lock:* ~{lock:* &* +ping", "~other:* &* +@all", "~* +@all", "~* &* +@all -evalsha"] {
-        let server = Server::builder().user(&format!("weak on >{SECRET} resetchannels {rights}")).start().unwrap();
+        let weak = format!("weak on >{SECRET} resetchannels {rights}");
+        let server = Server::builder().password("of-default").user(&weak).start().unwrap();
         let refused = match leasehold::connect(&url(&server, &format!("weak:{SECRET}"))).await {
             Err(refused) => refused,
             Ok(locks) => locks.mutex("k").unwrap().lock().await.unwrap_err(),
@@ -59,7 +65,7 @@ async fn a_user_without_the_rights_is_told_so_without_saying_the_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_with_no_more_than_the_rights_can_do_everything() {
-    let server = Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")).start().unwrap();
+    let server = with_locker().start().unwrap();
     server.cli(&["RPUSH", "lock:not-a-lock", "x"]);
     server.cli(&["CONFIG", "RESETSTAT"]);
     let url = url(&server, &format!("locker:{SECRET}"));
@@ -78,7 +84,7 @@ fn assert_all_needed(server: &Server, rights: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn grants_that_replicas_confirm_need_one_right_more() {
-    let (server, _replica) = pair_of(Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")));
+    let (server, _replica) = pair_of(with_locker());
     let url = format!("{}?replicas=1", url(&server, &format!("locker:{SECRET}")));
     let locks = connect(&url).await;
     let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
@@ -96,7 +102,7 @@ async fn grants_that_replicas_confirm_need_one_right_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_layout_of_redisson_needs_one_command_and_its_channels_more() {
-    let server = Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")).start().unwrap();
+    let server = with_locker().start().unwrap();
     server.cli(&["RPUSH", "lock:not-a-lock", "x"]);
     let url = format!("{}?layout=redisson", url(&server, &format!("locker:{SECRET}")));
     connect(&url).await.mutex("k").unwrap().lock().await.unwrap_err();
@@ -129,7 +135,7 @@ async fn the_layout_of_redisson_needs_one_command_and_its_channels_more() {
 
 #[tokio::test]
 async fn another_database_needs_one_right_more() {
-    let server = Server::builder().user(&format!("locker on >{SECRET} {RIGHTS}")).start().unwrap();
+    let server = with_locker().start().unwrap();
     let url = format!("{}/1", url(&server, &format!("locker:{SECRET}")));
     assert_unusable(&leasehold::connect(&url).await.unwrap_err());
     server.cli(&["ACL", "SETUSER", "locker", "+select"]);
