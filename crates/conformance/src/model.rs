@@ -187,8 +187,6 @@ impl Line {
         let member = &mut self.members[at];
         match &mut member.ticket {
             Some(known) if *known == ticket => Ok(()),
-            // Redis shows the last ticket of the key for that of whoever holds it alone, once nobody waits any more.
-            Some(known) if *known < ticket && member.claim.is_exclusive() => Ok(()),
             Some(known) => Err(format!("the ticket of {id} was {known:?} and is {ticket:?}")),
             None if self.last_ticket.is_some_and(|last| ticket <= last) => {
                 Err(format!("{id} has {ticket:?}, and there was {:?} before", self.last_ticket))

@@ -181,6 +181,7 @@ local function save(s, ttl)
     if s.before then forget(s, s.before) end
   end
   local busy = s.used > 0 or s.waiting > 0 or s.observed or s.wished
+    or s.holder and s.holder.ticket ~= redis.call('GET', s.tickets)
   if not busy and redis.call('EXISTS', s.entries) == 1 then
     -- What is left but numbers is a wish, or a note that is kept here.
     redis.call('HDEL', s.entries, 'u', 'c', 't')
