@@ -52,7 +52,9 @@ async fn a_wrong_password_and_an_unknown_user_are_refused_without_saying_the_sec
 
 #[tokio::test]
 async fn a_user_without_the_rights_is_told_so_without_saying_the_secret() {
-    for rights in ["~lock:* ~{lock:* &* +ping", "~other:* &* +@all", "~* +@all", "~* &* +@all -evalsha"] {
+    for rights in
+        ["~lock:* ~{lock:* &* +ping", "~other:* &* +@all", "~* +@all", "~* &* +@all -evalsha", "~* &* +@all -get"]
+    {
         let weak = format!("weak on >{SECRET} resetchannels {rights}");
         let server = Server::builder().password("of-default").user(&weak).start().unwrap();
         let refused = match leasehold::connect(&url(&server, &format!("weak:{SECRET}"))).await {
@@ -105,8 +107,7 @@ async fn the_layout_of_redisson_needs_one_command_and_its_channels_more() {
     let server = with_locker().start().unwrap();
     server.cli(&["RPUSH", "lock:not-a-lock", "x"]);
     let url = format!("{}?layout=redisson", url(&server, &format!("locker:{SECRET}")));
-    connect(&url).await.mutex("k").unwrap().lock().await.unwrap_err();
-    assert!(server.cli(&["ACL", "LOG"]).contains("hkeys"));
+    assert_unusable(&connect(&url).await.mutex("k").unwrap().lock().await.unwrap_err());
 
     let more: Vec<&str> = RIGHTS_OF_REDISSON.split_whitespace().collect();
     server.cli(&[&["ACL", "SETUSER", "locker"], &more[..1]].concat());
@@ -114,8 +115,8 @@ async fn the_layout_of_redisson_needs_one_command_and_its_channels_more() {
     // It is published on its channel that a lock has been left, which is found to be forbidden when it has been.
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     let refused = guard.release().await.unwrap_err();
+    assert_unusable(&refused);
     assert_eq!(refused.fate(), Fate::Unknown, "{refused}");
-    assert!(refused.to_string().contains("publish"), "{refused}");
     locks.close().await;
 
     server.cli(&[&["ACL", "SETUSER", "locker"], &more[1..]].concat());

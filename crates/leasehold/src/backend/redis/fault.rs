@@ -71,6 +71,10 @@ fn of_code(error: &RedisError) -> Error {
         Some("NOPROTO") => {
             Error::new(ErrorKind::Unusable, "the server does not speak RESP3: Redis 6 or newer is needed")
         }
+        // As Redis 7.0 puts it, of a right that is found missing in the middle of a script.
+        _ if error.detail().is_some_and(|detail| detail.contains("user executing the script can't")) => {
+            not_allowed(error).with_unknown_fate()
+        }
         _ => {
             let detail = error.detail().unwrap_or_default();
             let says = format!("the server says \"{}\"", Escaped(&detail.as_bytes()[..detail.len().min(200)]));

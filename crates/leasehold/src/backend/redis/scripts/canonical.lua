@@ -8,8 +8,10 @@ local SHARED = 'leasehold:shared'
 -- What stands at the key, or false if it is free. A second value says which type of key is in the way.
 local function read_mark(lock)
   local mark = redis.pcall('GET', lock)
-  if type(mark) == 'table' then return 'in the way', redis.call('TYPE', lock).ok end
-  return mark
+  if type(mark) ~= 'table' then return mark end
+  -- A right that is missing is not a key of another type.
+  if not string.find(mark.err, 'WRONGTYPE', 1, true) then redis.call('GET', lock) end
+  return 'in the way', redis.call('TYPE', lock).ok
 end
 
 -- Whose mark it is, with its channel and its note, if it is one of ours.

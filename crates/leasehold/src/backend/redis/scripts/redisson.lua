@@ -9,8 +9,10 @@ local SHARED = ''
 -- What stands at the key: the owner's field, or false if it is free. A second value says which type of key is in the way.
 local function read_mark(lock)
   local fields = redis.pcall('HKEYS', lock)
-  if fields.err then return 'in the way', redis.call('TYPE', lock).ok end
-  return fields[1] or false
+  if not fields.err then return fields[1] or false end
+  -- A right that is missing is not a key of another type.
+  if not string.find(fields.err, 'WRONGTYPE', 1, true) then redis.call('HKEYS', lock) end
+  return 'in the way', redis.call('TYPE', lock).ok
 end
 
 -- Whose mark it is, with its channel and its note, if it is one of ours.
