@@ -34,7 +34,8 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// What this store can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Joins the line, or looks up our place in it and renews its lease. Repeatable: the caller chose the entry's id. An
+    /// Joins the line, or looks up our place in it and renews its lease. Repeatable until it is
+    /// answered with a grant, because the caller chose the entry's id; one whose grant was never heard of may begin anew. An
     /// entry that `returns` and is gone is refused, never made anew: a look must not undo a departure.
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>>;
 

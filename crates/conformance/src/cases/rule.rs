@@ -216,7 +216,7 @@ impl<'a> History<'a> {
                 self.made[at].request.terms = terms(long);
                 self.enter(at, true).await
             }
-            Act::Repeat { at } if self.is_in_line(at) => self.enter(at, false).await,
+            Act::Repeat { at } if self.waits(at) => self.enter(at, false).await,
             Act::Leave { at, client } => {
                 let place = &self.made[at].request.place;
                 let said = self.stores[client].leave(place).await.map_err(|error| error.to_string())?;
@@ -242,14 +242,15 @@ impl<'a> History<'a> {
                 let said = said.map_err(|error| error.to_string())?;
                 same("annotating", &said, &self.lines[*line].annotate(request.place.entry, &note))
             }
-            // One that is gone would be another entry under the same id; and whoever chose to wait has waited.
+            // One that is gone would be another entry under the same id, and one that was granted is not asked for again;
+            // and whoever chose to wait has waited.
             Act::Repeat { .. } | Act::LetShortLeasesEnd => Ok(()),
         }
     }
 
-    fn is_in_line(&self, at: usize) -> bool {
-        let Made { request, line, .. } = &self.made[at];
-        self.lines[*line].members().any(|member| member.id == request.place.entry)
+    fn waits(&self, at: usize) -> bool {
+        let (id, line) = (self.made[at].request.place.entry, &self.lines[self.made[at].line]);
+        line.members().any(|member| member.id == id) && !line.holding().contains(&id)
     }
 
     async fn enter(&mut self, at: usize, returns: bool) -> Result<(), String> {

@@ -5,16 +5,20 @@
 //! leave, none for the waiter that a departure hands over to, one for any number of renewals on one server.
 
 mod address;
-mod batch;
 mod call;
+mod command;
 mod fault;
+mod frames;
 mod gate;
 mod health;
 mod hub;
 mod listening;
+mod local;
 mod names;
+mod pipe;
 mod reply;
 mod scripts;
+mod socket;
 mod topology;
 mod wire;
 
@@ -38,10 +42,11 @@ use crate::backend::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 use crate::sync::locked;
-use batch::Local;
-use call::{Call, Verb, evalsha, many, millis};
+use call::{Call, evalsha, many, millis};
+use command::Command;
 use health::Health;
 use hub::{Heard, Hub, Listener};
+use local::Local;
 use names::Names;
 use scripts::Script;
 use wire::{Settings, Wire};
@@ -54,7 +59,7 @@ pub use scripts::Layout;
 const RENEWED_TOGETHER_MAX: usize = 250;
 
 /// How many keys a server looks at in one step of a listing.
-const SCAN_STEP: usize = 1000;
+const SCAN_STEP: u64 = 1000;
 
 /// Lines kept on a Redis server, on the master that sentinels name, or on a cluster.
 pub struct Redis {
@@ -75,7 +80,7 @@ struct Shared {
 /// Whether the runtime that takes locks has a connection of its own.
 enum Locality {
     Undecided,
-    Here(Local),
+    Here(Arc<Local>),
     /// It cannot have one.
     Nowhere,
 }
@@ -123,31 +128,27 @@ impl Redis {
 impl Shared {
     /// Enters or leaves a line. One trip.
     async fn call(&self, call: Call) -> Result<Value> {
-        let call = match self.local_for(call.verb) {
-            None => call,
-            Some(local) => match local.ask(call).await {
-                Ok(answer) => return answer,
-                Err(call) => call, // its runtime has ended meanwhile
-            },
-        };
+        if let Some(local) = self.local_for(call.enters()) {
+            return local.ask(&call).await;
+        }
         let wire = self.wire.clone();
-        self.io.run(async move { wire.call_one(&call).await }).await
+        self.io.run(async move { wire.call(&call).await }).await
     }
 
     /// The connection of the runtime that this is called on, if it has one. Entering makes one; whatever else happens on
     /// a runtime without one, such as the thread that renews, is done on the connection of our own thread.
-    fn local_for(&self, verb: Verb) -> Option<Local> {
+    fn local_for(&self, enters: bool) -> Option<Arc<Local>> {
         let here = Handle::try_current().ok()?;
         let mut locality = locked(&self.local);
         match &*locality {
             Locality::Here(local) if local.is_open() => (local.runtime == here.id()).then(|| local.clone()),
-            Locality::Here(_) | Locality::Undecided if verb != Verb::Leave => {
-                if !batch::can_connect() {
+            Locality::Here(_) | Locality::Undecided if enters => {
+                if !local::can_connect() {
                     *locality = Locality::Nowhere;
                     return None;
                 }
                 let wire = Arc::new(Wire::new(self.settings.clone(), "local", &self.hub, Arc::default()));
-                let local = Local::start(wire, self.hub.clone());
+                let local = Arc::new(Local::start(wire, self.hub.clone()));
                 *locality = Locality::Here(local.clone());
                 Some(local)
             }
@@ -189,12 +190,11 @@ impl Shared {
                 let pattern = names::pattern(&namespace);
                 let mut keys = std::collections::BTreeSet::new();
                 for host in wire.route().await?.hosts() {
-                    let mut link = wire.link(&host).await?;
+                    let link = wire.link(&host).await?;
                     let mut cursor = 0u64;
                     loop {
-                        let mut scan = redis::cmd("SCAN");
-                        scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_STEP);
-                        let answer = link.command(&scan).await?;
+                        let scan = Command::of(6).part(b"SCAN").number(cursor).part(b"MATCH").part(pattern.as_bytes());
+                        let answer = link.command(&scan.part(b"COUNT").number(SCAN_STEP)).await?;
                         let (next, found): (u64, Vec<Vec<u8>>) = redis::from_redis_value(answer)
                             .map_err(|_| Error::new(ErrorKind::Protocol, "SCAN did not answer with keys"))?;
                         let found = found.iter().filter_map(|name| names::key_of(&namespace, name));
@@ -217,10 +217,8 @@ async fn look(wire: &Wire, script: &'static Script, key: &Key) -> Result<KeyView
 }
 
 async fn run(wire: &Wire, script: &'static Script, names: &Names, args: Vec<Vec<u8>>) -> Result<Value> {
-    let mut command = evalsha(&script.digest, std::iter::once(names));
-    for arg in args {
-        command.arg(arg);
-    }
+    let command = evalsha(&script.digest, std::iter::once(names), args.len());
+    let command = args.iter().fold(command, |command, arg| command.part(arg));
     Ok(wire.ask(names.slot(), script, &command).await?.0)
 }
 
@@ -246,10 +244,10 @@ async fn renew(wire: &Wire, leases: &[Lease]) -> Vec<Renewal> {
         groups[*group].1.push(nth);
     }
     let calls = groups.iter().map(|(slot, members)| {
-        let mut command = evalsha(&script.digest, members.iter().map(|nth| &lines[*nth].0));
-        for nth in members {
-            command.arg(lines[*nth].1.entry.to_string()).arg(millis(lines[*nth].2));
-        }
+        let command = evalsha(&script.digest, members.iter().map(|nth| &lines[*nth].0), members.len() * 2);
+        let command = members.iter().map(|nth| &lines[*nth]).fold(command, |command, (_, place, ttl)| {
+            command.part(place.entry.to_string().as_bytes()).number(millis(*ttl))
+        });
         async move {
             let (answer, _) = wire.ask(*slot, script, &command).await?;
             many(answer, members.len())
@@ -283,11 +281,19 @@ impl Backend for Redis {
                 shared.hub.expect(entry, request.claim);
             }
             let names = Names::of(&request.place.key);
-            let answer = shared.call(Call::enter(names, request, shared.hub.server_ms())).await;
+            let slot = names.slot();
+            let alone = request.claim.is_exclusive() && request.note.value.is_none() && !request.returns;
+            let guesses = alone && shared.settings.layout == Layout::Canonical;
+            let guess = if guesses { shared.hub.guess_ticket(slot) } else { None };
+            let answer = shared.call(Call::enter(names, request, shared.hub.server_ms(), guess)).await;
             if shared.settings.layout == Layout::Redisson && answer.as_ref().is_ok_and(reply::waits_for_foreigner) {
                 shared.hub.expect_freedom(entry, Names::of(&request.place.key).freed());
             }
             let standing = answer.and_then(|answer| reply::standing(&answer, request));
+            if alone && let Ok(standing) = &standing {
+                let ticket = if let Standing::Holding { ticket, .. } = standing { Some(*ticket) } else { None };
+                shared.hub.learn_ticket(slot, ticket);
+            }
             if !matches!(standing, Ok(Standing::Waiting { .. })) && !request.returns {
                 shared.hub.forget(entry);
             }
@@ -369,7 +375,7 @@ impl Backend for Redis {
             let look = async move {
                 let mut findings = Vec::new();
                 for host in wire.route().await?.hosts() {
-                    let health = Health::of(&mut wire.link(&host).await?).await?;
+                    let health = Health::of(&wire.link(&host).await?).await?;
                     findings.extend(health.findings(accepted, replicas).into_iter().map(|finding| finding.of(&host)));
                 }
                 Ok(findings)

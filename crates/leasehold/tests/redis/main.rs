@@ -10,6 +10,7 @@ mod redisson;
 mod replicas;
 mod rights;
 mod sentinel;
+mod tickets;
 mod tls;
 
 use std::time::Duration;

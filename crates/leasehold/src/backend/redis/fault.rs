@@ -13,7 +13,6 @@ pub(super) fn of_request(error: &RedisError) -> Error {
         // The server refused it, and says so: nothing happened.
         redis::ErrorKind::Server(kind) => of_server(kind, error),
         redis::ErrorKind::Extension => of_code(error),
-        redis::ErrorKind::AuthenticationFailed => login_refused(error),
         redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType => {
             Error::new(ErrorKind::Protocol, "the server answered something that is no Redis protocol")
                 .with_unknown_fate()
@@ -26,7 +25,6 @@ pub(super) fn of_request(error: &RedisError) -> Error {
 /// A connection could not be made, so nothing can have happened.
 pub(super) fn of_connecting(error: &RedisError) -> Error {
     match error.kind() {
-        redis::ErrorKind::AuthenticationFailed => login_refused(error),
         redis::ErrorKind::Server(ServerErrorKind::ResponseError) => {
             let why = "the server refused a connection as the URL asks for, with that user and that database";
             Error::new(ErrorKind::Unusable, why).caused_by(plain(error))
@@ -34,10 +32,7 @@ pub(super) fn of_connecting(error: &RedisError) -> Error {
         redis::ErrorKind::Server(kind) => of_server(kind, error),
         redis::ErrorKind::Extension => of_code(error),
         redis::ErrorKind::RESP3NotSupported => {
-            Error::new(ErrorKind::Unusable, "the server does not speak RESP3: Redis 6 or newer is needed")
-        }
-        redis::ErrorKind::InvalidClientConfig => {
-            Error::new(ErrorKind::InvalidOption, "the settings of the connection make no sense").caused_by(plain(error))
+            Error::new(ErrorKind::Unusable, "the server does not speak RESP3: Redis 6.2 or newer is needed")
         }
         _ => Error::new(ErrorKind::Unreachable, "no connection could be made").caused_by(plain(error)),
     }
@@ -69,7 +64,7 @@ fn of_code(error: &RedisError) -> Error {
         Some("NOREPLICAS") => Error::new(ErrorKind::Unreachable, "the server has too few replicas to write"),
         Some("BUSY") => Error::new(ErrorKind::Unreachable, "the server is busy with somebody's script"),
         Some("NOPROTO") => {
-            Error::new(ErrorKind::Unusable, "the server does not speak RESP3: Redis 6 or newer is needed")
+            Error::new(ErrorKind::Unusable, "the server does not speak RESP3: Redis 6.2 or newer is needed")
         }
         // As Redis 7.0 puts it, of a right that is found missing in the middle of a script.
         _ if error.detail().is_some_and(|detail| detail.contains("user executing the script can't")) => {

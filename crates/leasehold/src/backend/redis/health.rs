@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::backend::redis::command::Command;
 use crate::backend::redis::wire::Link;
 use crate::backend::{Finding, Verdict};
 use crate::error::{Error, ErrorKind, Result};
@@ -23,8 +24,8 @@ pub(super) struct Health {
 
 impl Health {
     /// One trip for all of it.
-    pub(super) async fn of(link: &mut Link) -> Result<Self> {
-        let answer = link.command(&redis::cmd("INFO")).await?;
+    pub(super) async fn of(link: &Link) -> Result<Self> {
+        let answer = link.command(&Command::of(1).part(b"INFO")).await?;
         let text: String = match answer {
             Value::VerbatimString { text, .. } => text,
             other => redis::from_redis_value(other).map_err(|_| Error::new(ErrorKind::Protocol, "INFO is no text"))?,

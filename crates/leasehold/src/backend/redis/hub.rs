@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -21,6 +21,12 @@ use crate::sync::locked;
 /// How many changes of an observed key a slow observer may fall behind before it has to look anew.
 const BACKLOG: usize = 1024;
 
+/// How far ahead of the server's time a ticket may be for ours to follow it.
+const FOLLOWED_US: u64 = 60_000_000;
+
+/// How many slots keys fall into.
+const SLOTS: usize = 16384;
+
 /// Where news arrive and whoever waits for them is woken.
 pub(super) struct Hub {
     /// What the channels begin with on which this client's entries are granted, evicted and wished for.
@@ -33,8 +39,12 @@ pub(super) struct Hub {
     /// A topic came or went.
     pub(super) stirred: Arc<Notify>,
     pub(super) clock: Clock,
-    /// How many µs the server's time is ahead of our clock. Only for telling how old an entry is.
+    /// How many µs the server's time is ahead of our clock. For telling how old an entry is, and for guessing tickets.
     server_lead_us: AtomicU64,
+    /// The highest ticket that was guessed or seen.
+    highest: AtomicU64,
+    /// The slots in which a key was last found to have a line.
+    lined: Box<[AtomicBool]>,
 }
 
 /// A place in line of ours.
@@ -82,12 +92,36 @@ impl Hub {
             stirred: Arc::default(),
             clock: Clock::boot(),
             server_lead_us: AtomicU64::new(0),
+            highest: AtomicU64::new(0),
+            lined: (0..SLOTS).map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
     /// About what time it is on the server.
     pub(super) fn server_ms(&self) -> u64 {
-        (self.clock.now().as_nanos() / 1000 + self.server_lead_us.load(Relaxed)) / 1000
+        self.server_us() / 1000
+    }
+
+    fn server_us(&self) -> u64 {
+        self.clock.now().as_nanos() / 1000 + self.server_lead_us.load(Relaxed)
+    }
+
+    /// A ticket that is most likely higher than any before it, as tickets follow the server's time. None for a key of a slot
+    /// in which there was a line: it would not be asked for.
+    pub(super) fn guess_ticket(&self, slot: u16) -> Option<u64> {
+        let now = self.server_us();
+        let next = |highest: u64| now.max(highest + 1);
+        let guess = || self.highest.fetch_update(Relaxed, Relaxed, |highest| Some(next(highest))).map(next).ok();
+        if self.lined[usize::from(slot)].load(Relaxed) { None } else { guess() }
+    }
+
+    /// What has become of a claim on a key of that slot: the ticket, if it was granted at once. One far ahead of the time is
+    /// not followed: whoever chose it would drag all keys along.
+    pub(super) fn learn_ticket(&self, slot: u16, ticket: Option<Ticket>) {
+        self.lined[usize::from(slot)].store(ticket.is_none(), Relaxed);
+        if let Some(Ticket(ticket)) = ticket.filter(|ticket| ticket.0 < self.server_us() + FOLLOWED_US) {
+            self.highest.fetch_max(ticket, Relaxed);
+        }
     }
 
     /// It was that time on the server at that moment of ours.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::Notice;
+use crate::backend::redis::command::Command;
 use crate::backend::redis::health::Health;
 use crate::backend::redis::hub::Hub;
 use crate::backend::redis::wire::{Link, Wire};
@@ -26,10 +27,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Connects for the first time, refuses a server that is unfit, and goes on in the background until its runtime ends.
 pub(super) async fn start(wire: Arc<Wire>, hub: Arc<Hub>, eviction_accepted: bool) -> Result<Health> {
     let mut ear = Ear { wire, hub, topics: true, channels: HashSet::new(), run_id: None };
-    let mut link = ear.connect().await?;
-    let health = ear.examine(&mut link).await?;
+    let link = ear.connect().await?;
+    let health = ear.examine(&link).await?;
     health.refuse_if_unfit(eviction_accepted)?;
-    ear.listen(&mut link).await?;
+    ear.wire.try_scripts().await?;
+    ear.listen(&link).await?;
     tokio::spawn(ear.run(Some(link)));
     Ok(health)
 }
@@ -59,8 +61,8 @@ impl Ear {
     async fn run(mut self, mut link: Option<Link>) {
         let timer = Timer::on_callers_runtime(Clock::boot());
         loop {
-            if let Some(mut link) = link.take() {
-                while self.still_hears(&timer, &mut link).await {}
+            if let Some(link) = link.take() {
+                while self.still_hears(&timer, &link).await {}
                 self.wire.forget(&link);
             }
             let mut pause = PAUSE;
@@ -78,25 +80,25 @@ impl Ear {
     }
 
     /// Waits until something stirs or it is time to ask. False if the connection is no longer good.
-    async fn still_hears(&mut self, timer: &Timer, link: &mut Link) -> bool {
+    async fn still_hears(&mut self, timer: &Timer, link: &Link) -> bool {
         timer.within(PING_EVERY, self.wire.stirred.notified()).await;
-        self.listen(link).await.is_ok() && link.command(&redis::cmd("PING")).await.is_ok()
+        self.listen(link).await.is_ok() && link.command(&Command::of(1).part(b"PING")).await.is_ok()
     }
 
     async fn subscribe(&mut self) -> Result<Link> {
-        let mut link = self.connect().await?;
-        self.listen(&mut link).await?;
+        let link = self.connect().await?;
+        self.listen(&link).await?;
         Ok(link)
     }
 
     async fn start_anew(&mut self) -> Result<Link> {
         self.channels.clear();
-        let mut link = self.connect().await?;
+        let link = self.connect().await?;
         let before = self.run_id.clone();
         if self.topics {
-            self.examine(&mut link).await?;
+            self.examine(&link).await?;
         }
-        self.listen(&mut link).await?;
+        self.listen(&link).await?;
         if self.run_id != before {
             tracing::warn!(target: "leasehold::redis", "another server answers now, or it was restarted: asking about every lease");
             self.hub.notices.post(Notice::Shaken);
@@ -111,7 +113,7 @@ impl Ear {
         self.wire.link_to(0).await
     }
 
-    async fn examine(&mut self, link: &mut Link) -> Result<Health> {
+    async fn examine(&mut self, link: &Link) -> Result<Health> {
         let health = match Health::of(link).await {
             // A user without the right to ask still may lock.
             Err(error) if error.kind() == ErrorKind::Unusable => Health::default(),
@@ -123,11 +125,11 @@ impl Ear {
     }
 
     /// Learns about what time it is on the server, from the quickest of a few answers: it was asked for half of that ago.
-    async fn compare_clocks(&self, link: &mut Link) -> Result<()> {
+    async fn compare_clocks(&self, link: &Link) -> Result<()> {
         let mut quickest = Duration::MAX;
         for _ in 0..CLOCK_LOOKS {
             let asked_at = self.hub.clock.now();
-            let time = link.command(&redis::cmd("TIME")).await?;
+            let time = link.command(&Command::of(1).part(b"TIME")).await?;
             let took = asked_at.until(self.hub.clock.now());
             if let Ok((seconds, micros)) = redis::from_redis_value::<(u64, u64)>(time)
                 && took < quickest
@@ -140,7 +142,7 @@ impl Ear {
     }
 
     /// Subscribes to what somebody wants to hear, and to nothing else.
-    async fn listen(&mut self, link: &mut Link) -> Result<()> {
+    async fn listen(&mut self, link: &Link) -> Result<()> {
         let mut wanted = if self.topics { self.hub.topics() } else { Vec::new() };
         wanted.push(self.wire.channel.clone());
         for channel in &wanted {

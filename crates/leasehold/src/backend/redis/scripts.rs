@@ -37,7 +37,7 @@ impl Scripts {
             Scripts::on(include_str!("scripts/canonical.lua"), quick)
         });
         static REDISSON: LazyLock<Scripts> =
-            LazyLock::new(|| Scripts::on(include_str!("scripts/redisson.lua"), ["local replies\n"; 2]));
+            LazyLock::new(|| Scripts::on(include_str!("scripts/redisson.lua"), [""; 2]));
         match layout {
             Layout::Canonical => &CANONICAL,
             Layout::Redisson => &REDISSON,

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo,
-    Value, cmd,
-};
+use futures_util::future::join4;
+use redis::{RedisResult, ServerErrorKind, Value};
 
+use crate::backend::redis::command::Command;
 use crate::backend::redis::fault;
+use crate::backend::redis::pipe::{Hear, Pipe};
+use crate::backend::redis::socket;
+use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::url::Host;
 
@@ -116,9 +116,9 @@ impl Topology {
     }
 
     async fn ask_sentinel(&self, sentinel: &Host, master: &str) -> Result<Host> {
-        let mut connection = self.open(sentinel, &self.sentinel_login, 0, None).await?;
-        let asked = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).to_owned();
-        let answer = connection.send_packed_command(&asked).await.map_err(|error| fault::of_request(&error))?;
+        let connection = self.open(sentinel, &self.sentinel_login, 0, None).await?;
+        let asked = Command::of(3).part(b"SENTINEL").part(b"GET-MASTER-ADDR-BY-NAME").part(master.as_bytes());
+        let answer = connection.ask(&asked).await.map_err(|error| fault::of_request(&error))?;
         let address: Option<(String, u16)> =
             redis::from_redis_value(answer).map_err(|_| nonsense("a master's address"))?;
         match address {
@@ -131,9 +131,9 @@ impl Topology {
     }
 
     async fn ask_node(&self, node: &Host) -> Result<Route> {
-        let mut connection = self.open(node, &self.login, 0, None).await?;
-        let asked = cmd("CLUSTER").arg("SLOTS").to_owned();
-        let answer = connection.send_packed_command(&asked).await.map_err(|error| fault::of_request(&error))?;
+        let connection = self.open(node, &self.login, 0, None).await?;
+        let asked = Command::of(2).part(b"CLUSTER").part(b"SLOTS");
+        let answer = connection.ask(&asked).await.map_err(|error| fault::of_request(&error))?;
         let ranges: Vec<Vec<Value>> = redis::from_redis_value(answer).map_err(|_| nonsense("its slots"))?;
         let mut slots = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -154,64 +154,52 @@ impl Topology {
 
 impl Topology {
     /// A new connection to one server, which lives on the runtime that this is called on.
-    pub(super) async fn connect(&self, host: &Host, hear: Option<Hear>) -> Result<MultiplexedConnection> {
+    pub(super) async fn connect(&self, host: &Host, hear: Option<Hear>) -> Result<Pipe> {
         self.open(host, &self.login, self.db, hear).await
     }
 
-    async fn open(&self, host: &Host, login: &Login, db: i64, hear: Option<Hear>) -> Result<MultiplexedConnection> {
-        let mut settings = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3).set_db(db);
-        settings = settings.set_lib_name("leasehold", env!("CARGO_PKG_VERSION"));
-        if let Some(user) = &login.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &login.password {
-            settings = settings.set_password(password);
-        }
-        let client = self.client(host, settings).map_err(|error| fault::of_connecting(&error))?;
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.patience))
-            .set_response_timeout(Some(self.patience))
-            .set_pipeline_buffer_size(PIPELINE_MAX);
-        if let Some(hear) = hear {
-            config = config.set_push_sender(move |push| {
-                hear(push);
-                Ok::<(), std::convert::Infallible>(())
-            });
-        }
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        connecting.await.map_err(|error| fault::of_connecting(&error))
+    async fn open(&self, host: &Host, login: &Login, db: i64, hear: Option<Hear>) -> Result<Pipe> {
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        let opened = timer.within(self.patience, self.dial(host, login, db, hear)).await;
+        opened
+            .unwrap_or_else(|| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+            .map_err(|error| fault::of_connecting(&error))
     }
 
-    fn client(&self, host: &Host, settings: RedisConnectionInfo) -> redis::RedisResult<Client> {
-        let (name, port) = (host.name.clone(), host.port);
-        let prepare = |address: ConnectionAddr| {
-            let tcp = TcpSettings::default().set_nodelay(true);
-            let info = address.into_connection_info()?;
-            Ok::<_, redis::RedisError>(info.set_tcp_settings(tcp).set_redis_settings(settings))
-        };
-        match &self.tls {
-            None => Client::open(prepare(ConnectionAddr::Tcp(name, port))?),
-            #[cfg(feature = "tls")]
-            Some(tls) => {
-                let address = ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None };
-                let client_tls = tls
-                    .identity
-                    .clone()
-                    .map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
-                let certificates = redis::TlsCertificates { client_tls, root_cert: tls.ca.clone() };
-                Client::build_with_tls(prepare(address)?, certificates)
+    /// Two trips and those of the encryption: one to connect, one to say who we are.
+    async fn dial(&self, host: &Host, login: &Login, db: i64, hear: Option<Hear>) -> RedisResult<Pipe> {
+        let pipe = Pipe::over(socket::connect(host, self.tls.as_ref()).await?, hear, self.patience);
+        let hello = match &login.password {
+            None => Command::of(2).part(b"HELLO").part(b"3"),
+            Some(password) => {
+                let user = login.user.as_deref().unwrap_or("default");
+                let hello = Command::of(5).part(b"HELLO").part(b"3").part(b"AUTH");
+                hello.part(user.as_bytes()).part(password.as_bytes())
             }
-            #[cfg(not(feature = "tls"))]
-            Some(Tls {}) => unreachable!("an encrypted address is refused without the feature"),
-        }
+        };
+        let select = Command::of(2).part(b"SELECT").part(db.to_string().as_bytes());
+        let own = |what: &[u8], value: &[u8]| Command::of(4).part(b"CLIENT").part(b"SETINFO").part(what).part(value);
+        let (named, versioned) =
+            (own(b"LIB-NAME", b"leasehold"), own(b"LIB-VER", env!("CARGO_PKG_VERSION").as_bytes()));
+        let (welcome, selected, ..) = join4(
+            pipe.ask(&hello),
+            async { if db == 0 { Ok(Value::Okay) } else { pipe.ask(&select).await } },
+            // Servers before 7.2 do not know it, and nobody depends on it.
+            pipe.ask(&named),
+            pipe.ask(&versioned),
+        )
+        .await;
+        welcome.map_err(|error| match error.kind() {
+            // It does not know the command.
+            redis::ErrorKind::Server(ServerErrorKind::ResponseError) => {
+                (redis::ErrorKind::RESP3NotSupported, "HELLO is refused").into()
+            }
+            _ => error,
+        })?;
+        selected?;
+        Ok(pipe)
     }
 }
-
-/// What is done with messages that a server sends by itself.
-pub(super) type Hear = std::sync::Arc<dyn Fn(PushInfo) + Send + Sync>;
-
-/// How many requests may be on their way to the socket before a further one waits.
-const PIPELINE_MAX: usize = 512;
 
 /// The address of a node, as another node tells it. One that does not know its own name has that of whom we asked.
 fn address(node: Value, asked: &Host) -> Result<Host> {

@@ -5,14 +5,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, PushKind, RedisError, ServerErrorKind, Value};
+use redis::{PushKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
 
+use crate::backend::redis::command::Command;
 use crate::backend::redis::fault;
 use crate::backend::redis::hub::Hub;
+use crate::backend::redis::pipe::{Hear, Pipe};
 use crate::backend::redis::scripts::{Layout, Script, Scripts};
-use crate::backend::redis::topology::{Hear, Route, Servers, Topology};
+use crate::backend::redis::topology::{Route, Servers, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
 use crate::url::Host;
@@ -54,8 +55,8 @@ struct State {
 /// A connection to one server.
 #[derive(Clone)]
 pub(super) struct Link {
-    host: Host,
-    connection: MultiplexedConnection,
+    host: Arc<Host>,
+    pipe: Pipe,
     number: u64,
 }
 
@@ -80,7 +81,7 @@ impl Wire {
     }
 
     /// Calls a script on whoever has that slot. Tells by which connection it was answered. It is sent once, unless the server says that it did nothing.
-    pub(super) async fn ask(&self, slot: u16, script: &Script, call: &Cmd) -> Result<(Value, Link)> {
+    pub(super) async fn ask(&self, slot: u16, script: &Script, call: &Command) -> Result<(Value, Link)> {
         let mut link = self.link_to(slot).await?;
         let mut asking = false;
         for _ in 0..REDIRECTS_MAX {
@@ -102,12 +103,27 @@ impl Wire {
         Err(Error::new(ErrorKind::Unreachable, "the key keeps moving between the cluster's nodes"))
     }
 
+    /// Sends a transaction to whoever has that slot. No answer, if the server refused it.
+    pub(super) async fn transact(&self, slot: u16, command: &Command) -> Result<(Option<Value>, Link)> {
+        let link = self.link_to(slot).await?;
+        match link.pipe.ask(command).await {
+            Ok(answer) => Ok((Some(answer), link)),
+            Err(error) if matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension) => {
+                Ok((None, link))
+            }
+            Err(error) => {
+                self.learn_from(&error, &link);
+                Err(fault::of_request(&error))
+            }
+        }
+    }
+
     /// A connection to whoever has that slot.
     pub(super) async fn link_to(&self, slot: u16) -> Result<Link> {
         let known = {
             let state = locked(&self.state);
             let host = state.route.as_ref().map(|route| route.host(slot));
-            host.and_then(|host| state.links.get(host)).cloned()
+            host.and_then(|host| state.links.get(host)).filter(|link| !link.pipe.is_broken()).cloned()
         };
         match known {
             Some(link) => Ok(link),
@@ -132,11 +148,11 @@ impl Wire {
     /// A connection to that server.
     pub(super) async fn link(&self, host: &Host) -> Result<Link> {
         let _only_one = self.opening.lock().await;
-        if let Some(link) = locked(&self.state).links.get(host) {
+        if let Some(link) = locked(&self.state).links.get(host).filter(|link| !link.pipe.is_broken()) {
             return Ok(link.clone());
         }
-        let connection = match self.settings.topology.connect(host, Some(self.hear.clone())).await {
-            Ok(connection) => connection,
+        let pipe = match self.settings.topology.connect(host, Some(self.hear.clone())).await {
+            Ok(pipe) => pipe,
             Err(error) => {
                 // It may no longer be the one to ask.
                 locked(&self.state).route = None;
@@ -145,7 +161,7 @@ impl Wire {
         };
         let mut state = locked(&self.state);
         state.opened += 1;
-        let link = Link { host: host.clone(), connection, number: state.opened };
+        let link = Link { host: Arc::new(host.clone()), pipe, number: state.opened };
         state.links.insert(host.clone(), link.clone());
         Ok(link)
     }
@@ -153,8 +169,8 @@ impl Wire {
     /// Forgets a connection, unless it has been replaced already.
     pub(super) fn forget(&self, link: &Link) {
         let mut state = locked(&self.state);
-        if state.links.get(&link.host).is_some_and(|known| known.number == link.number) {
-            state.links.remove(&link.host);
+        if state.links.get(&*link.host).is_some_and(|known| known.number == link.number) {
+            state.links.remove(&*link.host);
         }
         state.route = None;
     }
@@ -171,42 +187,38 @@ impl Wire {
 
 impl Link {
     /// Calls a script by its digest, which the server may have forgotten.
-    async fn send(&mut self, script: &Script, call: &Cmd, asking: bool) -> Result<Value, RedisError> {
+    async fn send(&self, script: &Script, call: &Command, asking: bool) -> Result<Value, RedisError> {
         match self.send_once(call, asking).await {
             Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
             answer => return answer,
         }
         // It did nothing, because it does not know the script. It is told, and asked again.
-        self.connection
-            .send_packed_command(redis::cmd("SCRIPT").arg("LOAD").arg(&script.code))
-            .await?
-            .extract_error()?;
+        let load = Command::of(3).part(b"SCRIPT").part(b"LOAD").part(script.code.as_bytes());
+        self.pipe.ask(&load).await?;
         self.send_once(call, asking).await
     }
 
-    async fn send_once(&mut self, command: &Cmd, asking: bool) -> Result<Value, RedisError> {
-        if !asking {
-            return self.connection.send_packed_command(command).await?.extract_error();
+    async fn send_once(&self, command: &Command, asking: bool) -> Result<Value, RedisError> {
+        if asking {
+            self.pipe.ask(&Command::of(1).part(b"ASKING").before(command)).await
+        } else {
+            self.pipe.ask(command).await
         }
-        let pipeline = redis::pipe().cmd("ASKING").ignore().add_command(command.clone()).to_owned();
-        let answers = self.connection.send_packed_commands(&pipeline, 1, 1).await?;
-        answers.into_iter().next_back().unwrap_or(Value::Nil).extract_error()
     }
 
     /// Listens on that channel, on this connection.
-    pub(super) async fn subscribe(&mut self, channel: &str) -> Result<()> {
-        self.connection.subscribe(channel).await.map_err(|error| fault::of_request(&error))
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<()> {
+        self.command(&Command::of(2).part(b"SUBSCRIBE").part(channel.as_bytes())).await.map(drop)
     }
 
     /// Stops listening.
-    pub(super) async fn unsubscribe(&mut self, channel: &str) -> Result<()> {
-        self.connection.unsubscribe(channel).await.map_err(|error| fault::of_request(&error))
+    pub(super) async fn unsubscribe(&self, channel: &str) -> Result<()> {
+        self.command(&Command::of(2).part(b"UNSUBSCRIBE").part(channel.as_bytes())).await.map(drop)
     }
 
     /// Sends a command to this very server.
-    pub(super) async fn command(&mut self, command: &Cmd) -> Result<Value> {
-        let answer = self.connection.send_packed_command(command).await.and_then(Value::extract_error);
-        answer.map_err(|error| fault::of_request(&error))
+    pub(super) async fn command(&self, command: &Command) -> Result<Value> {
+        self.pipe.ask(command).await.map_err(|error| fault::of_request(&error))
     }
 }
 

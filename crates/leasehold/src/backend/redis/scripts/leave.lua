@@ -1,18 +1,18 @@
--- Takes entries out of their lines, whether they hold or wait, and hands over to whoever is next.
---   ARGV: what our channels begin with; then for each line: id
+-- Takes an entry out of its line, whether it holds or waits, and hands over to whoever is next.
+--   ARGV: id and what our channels begin with, as a mark begins
 local GONE, WAITED, HELD = 0, 1, 2
 
 local function leave(s, client, id)
-  if not settled(s) then return GONE end
+  if not settled(s, id) then return GONE end
   local entry, was = entry_at(s, id), GONE
   if entry and entry == s.holder then
     unmark(s)
     was = HELD
-  elseif redis.call('ZREM', s.leases, id) == 1 then
+  elseif s.lined and redis.call('ZREM', s.leases, id) == 1 then
     was = WAITED
     if redis.call('ZREM', s.queue, id) == 0 then
       was = HELD
-      s.used = s.used - (entry and entry.weight or 0)
+      s.used, s.changed = s.used - (entry and entry.weight or 0), true
     end
   elseif s.foreign and id_of_foreign(s.mark) == id then
     unmark(s)
@@ -28,6 +28,5 @@ local function leave(s, client, id)
   return was
 end
 
-local answers = replies or {}
-for nth = 1, #KEYS / 5 do answers[nth] = answers[nth] or leave(keys_at(nth), ARGV[1], ARGV[nth + 1]) end
-return answers
+local id, client = string.match(ARGV[1], '^(%x+) (%S+)$')
+return leave(keys_at(1), client, id)

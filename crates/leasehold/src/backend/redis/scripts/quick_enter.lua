@@ -1,20 +1,22 @@
--- The common case of entering, in three commands and without any of what follows: an exclusive claim on a key that is free,
--- and that nobody awaits, shares, observes or wishes for. Answers with the ticket alone.
---   ARGV: our channel, holding ms, waiting ms, ms to remember tickets; then for each line: id, what it wants, note
-local call, replies, others, hold_ms, channel = redis.call, {}, false, ARGV[2], ' ' .. ARGV[1] .. ' '
-for nth = 1, #KEYS / 5 do
-  local key, arg = nth * 5 - 4, nth * 3 + 2
-  local lock, wants = KEYS[key], ARGV[arg + 1]
-  if wants == 'xq0' or wants == 'xr0' then
-    if call('SET', lock, ARGV[arg] .. channel .. ARGV[arg + 2], 'NX', 'PX', hold_ms) then
-      if call('EXISTS', KEYS[key + 4]) == 0 then
-        local ticket = call('INCR', KEYS[key + 1])
-        if ticket > 1000000000000 and ticket <= 9007199254740990 then replies[nth] = ticket end
-      end
-      if not replies[nth] then call('DEL', lock) end
+-- The common case of entering a line, in ten commands and without any of what follows: an exclusive claim is put behind others
+-- who wait for the one who holds alone.
+--   ARGV: `id channel note`, holding ms, what it wants, waiting ms, ms to remember tickets
+if ARGV[3] == 'xq0' then
+  local call, lock, entries, id = redis.call, KEYS[1], KEYS[5], string.sub(ARGV[1], 1, 32)
+  local field, mark = call('HMGET', entries, 'u', 'c', 't', 'n', 'e', id), redis.pcall('GET', lock)
+  local last = tonumber(field[4])
+  if last and last < 9007199254740990 and field[1] == '0' and field[2] == 'w' and field[3] ~= id and not field[6]
+    and type(mark) == 'string' and string.sub(mark, 1, 32) == field[3] then
+    local time, first = call('TIME'), tonumber(call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')[2])
+    local now_ms, before = time[1] * 1000 + math.floor(time[2] / 1000), call('ZCARD', KEYS[3])
+    local ends = now_ms + ARGV[4]
+    if first and first > now_ms and tonumber(field[5]) > ends + 1800000 and before < 100000 then
+      local ticket = string.format('%.0f', last + 1)
+      call('HSET', entries, id, 'x 4294967295 ' .. ticket .. string.sub(ARGV[1], 33), 'n', ticket)
+      call('ZADD', KEYS[4], ends, id)
+      call('ZADD', KEYS[3], ticket, id)
+      return { 2, before + 1, tonumber(ARGV[4]), math.min(call('PTTL', lock), first - now_ms), -1 }
     end
   end
-  others = others or not replies[nth]
 end
-if not others then return replies end
 

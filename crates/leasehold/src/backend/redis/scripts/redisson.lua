@@ -15,23 +15,28 @@ local function read_mark(lock)
   return 'in the way', redis.call('TYPE', lock).ok
 end
 
--- Whose mark it is, with its channel and its note, if it is one of ours.
+-- Whose mark it is, with its channel, ticket and note, if it is one of ours.
 local function owner_of(s)
   local a, b, c, d, e = string.match(s.mark or '', '^(%x+)-(%x+)-(%x+)-(%x+)-(%x+):1$')
   local id = a and a .. b .. c .. d .. e
   local own = id and redis.call('HGET', s.entries, 'h' .. id)
-  if own then return id, string.match(own, '^(%S+) (.*)$') end
+  if own then return id, string.match(own, '^(%S+) (%d+) (.*)$') end
 end
 
-local function write_mark(s, id, channel, note, ttl)
+local function write_mark(s, id, channel, ticket, note, ttl)
   local part = string.sub
   s.mark = part(id, 1, 8) .. '-' .. part(id, 9, 12) .. '-' .. part(id, 13, 16) .. '-' .. part(id, 17, 20) .. '-'
     .. part(id, 21) .. ':1'
   redis.call('DEL', s.lock)
   redis.call('HSET', s.lock, s.mark, 1)
   redis.call('PEXPIRE', s.lock, ttl)
-  redis.call('HSET', s.entries, 'h' .. id, channel .. ' ' .. note)
+  redis.call('HSET', s.entries, 'h' .. id, channel .. ' ' .. ticket .. ' ' .. note)
 end
+
+-- Its holder never enters or leaves without a look at the line.
+local function is_unlooked() return false end
+
+local function close_mark() end
 
 -- Redisson's waiters listen on this channel, and wait for the lease to end where nobody speaks.
 local function erase_mark(lock)

@@ -17,10 +17,12 @@ local function renew(s, id, ttl, now_ms)
     end
     redis.call('ZADD', s.leases, math.max(ends, now_ms + ttl), id)
   end
-  if redis.call('EXISTS', s.entries) == 0 then return RENEWED end
-  local life = math.max(KEEP_MS + ttl, redis.call('PTTL', s.entries))
-  for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, life) end
-  return redis.call('HEXISTS', s.entries, 'y' .. id) == 1 and WANTED or RENEWED
+  local field = redis.call('HMGET', s.entries, 'e', 'y' .. id)
+  if field[1] and tonumber(field[1]) < now_ms + KEEP_MS / 2 + ttl then
+    redis.call('HSET', s.entries, 'e', text(now_ms + KEEP_MS + ttl))
+    keep_for(s, KEEP_MS + ttl)
+  end
+  return field[2] and WANTED or RENEWED
 end
 
 local answers, now_ms = {}, math.floor(server_time() / 1000)

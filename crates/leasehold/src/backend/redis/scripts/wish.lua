@@ -1,6 +1,6 @@
 -- Keeps the wish that an entry let go, and tells whoever has it.   ARGV: id
 local s, id = keys_at(1), ARGV[1]
-if not settled(s) then return 0 end
+if not settled(s, id) then return 0 end
 settle(s)
 local entry = entry_at(s, id)
 if entry then

@@ -1,0 +1,568 @@
+//! A connection to one server. Requests leave in the order in which they are made, and answers come back in that order.
+//!
+//! Whoever waits for an answer reads for everybody: a request that is alone goes to the socket and comes back from it
+//! without passing through another task, and each task more may be another thread to wake, which takes as long as the trip
+//! itself. While nobody waits, a task of the connection's own reads what the server sends by itself. It also takes over from
+//! a reader that is not polled: whoever made a request may have turned to something else, and nobody else must starve.
+//!
+//! Two locks: `socket`, under which bytes move, and `state`, which may be taken under it. Who reads is decided under
+//! `state` and obeyed under `socket`, so whoever registers with the socket last is the one who should.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::backend::redis::command::Command;
+use crate::backend::redis::frames::Frames;
+use crate::clock::{Clock, Timer};
+use crate::sync::locked;
+
+/// What is done with messages that a server sends by itself.
+pub(super) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
+
+/// How long a reader may leave the others without answers before the connection's own task takes over.
+const UNREAD_MAX: Duration = Duration::from_millis(10);
+
+/// How much is read at once.
+const READ_MAX: usize = 16 * 1024;
+
+/// Where bytes go to and come from.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection. It is closed when nobody has it any more.
+#[derive(Clone)]
+pub(super) struct Pipe {
+    end: Arc<End>,
+    timer: Timer,
+    /// How long an answer may take.
+    patience: Duration,
+}
+
+struct End(Arc<Inner>);
+
+struct Inner {
+    hear: Option<Hear>,
+    socket: Mutex<Socket>,
+    state: Mutex<State>,
+}
+
+struct Socket {
+    stream: Box<dyn Stream>,
+    frames: Frames,
+    read: Box<[u8; READ_MAX]>,
+    /// What is being written, and how much of it has been.
+    writing: Vec<u8>,
+    written: usize,
+}
+
+struct State {
+    /// What has yet to be written, and how many requests that is.
+    outgoing: Vec<u8>,
+    queued: usize,
+    /// How many requests went together when some last did.
+    gathered: usize,
+    /// Whether somebody is about to write.
+    flush_due: bool,
+    /// Those who wait, in the order of their answers.
+    waiting: VecDeque<Arc<Slot>>,
+    /// How many answers the first of them has had.
+    answered: usize,
+    made: u64,
+    /// The request whose maker reads. If there is none, the connection's own task does.
+    reader: Option<u64>,
+    /// How to wake that task, and whether it is reading.
+    own_task: Option<Waker>,
+    own_task_reads: bool,
+    /// Why there will be no more answers.
+    broken: Option<RedisError>,
+}
+
+/// Where an answer is put.
+struct Slot {
+    number: u64,
+    /// How many answers it gets, of which the last counts.
+    answers: usize,
+    answer: Mutex<Answer>,
+}
+
+#[derive(Default)]
+struct Answer {
+    value: Option<RedisResult<Value>>,
+    waker: Option<Waker>,
+}
+
+impl Pipe {
+    /// Must be called on the runtime of the stream, on which a task goes on until the connection is closed.
+    pub(super) fn over(stream: Box<dyn Stream>, hear: Option<Hear>, patience: Duration) -> Self {
+        let (frames, read) = (Frames::default(), Box::new([0; READ_MAX]));
+        let socket = Socket { stream, frames, read, writing: Vec::new(), written: 0 };
+        let state = State {
+            outgoing: Vec::new(),
+            queued: 0,
+            gathered: 0,
+            flush_due: false,
+            waiting: VecDeque::new(),
+            answered: 0,
+            made: 0,
+            reader: None,
+            own_task: None,
+            own_task_reads: false,
+            broken: None,
+        };
+        let inner = Arc::new(Inner { hear, socket: Mutex::new(socket), state: Mutex::new(state) });
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        tokio::spawn(attend(inner.clone(), timer.clone()));
+        Self { end: Arc::new(End(inner)), timer, patience }
+    }
+
+    /// Whether nothing can be asked any more.
+    pub(super) fn is_broken(&self) -> bool {
+        locked(&self.end.0.state).broken.is_some()
+    }
+
+    /// Sends a request and waits for its answer; for that to its last command, if there are several. Once this has been
+    /// polled, the request may have been sent.
+    pub(super) async fn ask(&self, command: &Command) -> RedisResult<Value> {
+        let answered = self.timer.within(self.patience, self.end.0.send(command)).await;
+        answered.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()))?.extract_error()
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.fail(&closed());
+    }
+}
+
+impl Inner {
+    async fn send(&self, command: &Command) -> RedisResult<Value> {
+        let mut turn = self.join(command)?;
+        if turn.flushes {
+            // Whoever is about to ask gets the chance to: many answers at once make many ask again.
+            tokio::task::yield_now().await;
+            turn.flushes = !poll_fn(|cx| Poll::Ready(self.flush(cx))).await;
+        }
+        turn.pass_on_flush();
+        poll_fn(|cx| turn.poll(cx)).await
+    }
+
+    /// Puts a request behind the others. Its maker is to write it in a moment, unless somebody else is about to, or it is
+    /// alone and may be written at once, by whoever reads.
+    fn join(&self, command: &Command) -> RedisResult<Turn<'_>> {
+        let mut state = locked(&self.state);
+        if let Some(broken) = &state.broken {
+            return Err(broken.clone());
+        }
+        state.outgoing.extend_from_slice(command.bytes());
+        let slot = state.slot(command.count);
+        state.waiting.push_back(slot.clone());
+        state.queued += 1;
+        let reads = state.reader.is_none();
+        let mut displaced = None;
+        if reads {
+            state.reader = Some(slot.number);
+            if std::mem::take(&mut state.own_task_reads) {
+                displaced = state.own_task.take();
+            }
+        }
+        let alone = reads && state.gathered <= 1;
+        let flushes = !state.flush_due && !alone;
+        state.flush_due |= flushes;
+        drop(state);
+        if let Some(own_task) = displaced {
+            own_task.wake();
+        }
+        Ok(Turn { inner: self, slot, flushes })
+    }
+
+    /// Writes what there is to write. False if the socket takes no more for now.
+    fn flush(&self, cx: &mut Context<'_>) -> bool {
+        let flushed = locked(&self.socket).poll_write(&self.state, cx);
+        match flushed {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(error)) => {
+                self.fail(&error.into());
+                true
+            }
+        }
+    }
+
+    /// Writes, reads, and hands out what was read, if it is for that request's maker to do so, or for our own task.
+    fn turn(&self, reader: Option<u64>, cx: &mut Context<'_>) {
+        let mut wakers = Vec::new();
+        let moved = {
+            let mut socket = locked(&self.socket);
+            if locked(&self.state).reader != reader {
+                return;
+            }
+            match socket.poll_write(&self.state, cx) {
+                Poll::Ready(Err(error)) => Err(error.into()),
+                _ => self.read(&mut socket, reader, &mut wakers, cx),
+            }
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        if let Err(error) = moved {
+            self.fail(&error);
+        }
+    }
+
+    fn read(
+        &self,
+        socket: &mut Socket,
+        reader: Option<u64>,
+        wakers: &mut Vec<Waker>,
+        cx: &mut Context<'_>,
+    ) -> RedisResult<()> {
+        let Socket { stream, frames, read, .. } = socket;
+        loop {
+            let mut buffer = ReadBuf::new(&mut read[..]);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Err(closed()),
+                Poll::Ready(Ok(())) => frames.push(buffer.filled()),
+            }
+            while let Some(frame) = frames.next()? {
+                // A subscription is confirmed by a message too, which is its answer.
+                if frame.is_push()
+                    && let Value::Push { kind, data } = frame.value()?
+                    && !matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe)
+                {
+                    if let Some(hear) = &self.hear {
+                        hear(PushInfo { kind, data });
+                    }
+                    continue;
+                }
+                let Some(slot) = locked(&self.state).next_answered() else { return Err(unasked()) };
+                if let Some(slot) = slot {
+                    let own = reader == Some(slot.number);
+                    wakers.extend(slot.fill(frame.value()).filter(|_| !own));
+                }
+            }
+        }
+    }
+
+    /// There will be no more answers.
+    fn fail(&self, error: &RedisError) {
+        let (waiting, own_task) = {
+            let mut state = locked(&self.state);
+            if state.broken.is_some() {
+                return;
+            }
+            state.broken = Some(error.clone());
+            (std::mem::take(&mut state.waiting), state.own_task.take())
+        };
+        let wakers: Vec<Waker> = waiting.iter().filter_map(|slot| slot.fill(Err(error.clone()))).collect();
+        wakers.into_iter().chain(own_task).for_each(Waker::wake);
+        if let Some(hear) = &self.hear {
+            hear(PushInfo { kind: PushKind::Disconnection, data: Vec::new() });
+        }
+    }
+}
+
+impl State {
+    fn slot(&mut self, answers: usize) -> Arc<Slot> {
+        self.made += 1;
+        Arc::new(Slot { number: self.made, answers, answer: Mutex::default() })
+    }
+
+    /// Who gets the next answer, if it is the last of its own.
+    fn next_answered(&mut self) -> Option<Option<Arc<Slot>>> {
+        self.answered += 1;
+        if self.answered < self.waiting.front()?.answers {
+            return Some(None);
+        }
+        self.answered = 0;
+        Some(self.waiting.pop_front())
+    }
+
+    fn reader_waker(&mut self) -> Option<Waker> {
+        match self.reader {
+            None => self.own_task.take(),
+            Some(number) => {
+                let slot = self.waiting.iter().find(|slot| slot.number == number)?;
+                locked(&slot.answer).waker.take()
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn fill(&self, value: RedisResult<Value>) -> Option<Waker> {
+        let mut answer = locked(&self.answer);
+        answer.value = Some(value);
+        answer.waker.take()
+    }
+}
+
+impl Socket {
+    /// Ready when everything has been written.
+    fn poll_write(&mut self, state: &Mutex<State>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.written == self.writing.len() {
+                self.writing.clear();
+                self.written = 0;
+                let mut state = locked(state);
+                state.flush_due = false;
+                if state.outgoing.is_empty() {
+                    break;
+                }
+                state.gathered = std::mem::take(&mut state.queued);
+                std::mem::swap(&mut state.outgoing, &mut self.writing);
+            }
+            match Pin::new(&mut self.stream).poll_write(cx, &self.writing[self.written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+}
+
+/// One who waits for an answer. Dropping it passes on what it had to do for the others.
+struct Turn<'a> {
+    inner: &'a Inner,
+    slot: Arc<Slot>,
+    /// Whether it has yet to write for others.
+    flushes: bool,
+}
+
+impl Turn<'_> {
+    /// Whoever reads writes what we could not.
+    fn pass_on_flush(&mut self) {
+        if std::mem::take(&mut self.flushes)
+            && let Some(reader) = locked(&self.inner.state).reader_waker()
+        {
+            reader.wake();
+        }
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<RedisResult<Value>> {
+        {
+            // First of all, so that whoever makes us the reader finds us.
+            let mut answer = locked(&self.slot.answer);
+            if let Some(value) = answer.value.take() {
+                return Poll::Ready(value);
+            }
+            match &mut answer.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                waker => *waker = Some(cx.waker().clone()),
+            }
+        }
+        let reader = Some(self.slot.number);
+        if locked(&self.inner.state).reader != reader {
+            return Poll::Pending;
+        }
+        self.inner.turn(reader, cx);
+        locked(&self.slot.answer).value.take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.inner.state);
+        let reads = state.reader == Some(self.slot.number);
+        if reads {
+            // Whose answer comes next is the next to read, if anybody still waits for it.
+            let others = |slot: &&Arc<Slot>| slot.number != self.slot.number && Arc::strong_count(slot) > 1;
+            state.reader = state.waiting.iter().find(others).map(|slot| slot.number);
+        }
+        let waker = if reads || self.flushes { state.reader_waker() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Reads while nobody waits for an answer, and when whoever does is not at it.
+async fn attend(inner: Arc<Inner>, timer: Timer) {
+    while let Some(reader) = poll_fn(|cx| inner.attend(cx)).await {
+        let passed_on = poll_fn(|cx| {
+            let mut state = locked(&inner.state);
+            if state.reader.is_none() || state.broken.is_some() {
+                return Poll::Ready(());
+            }
+            state.own_task = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        if timer.within(UNREAD_MAX, passed_on).await.is_none() {
+            let mut state = locked(&inner.state);
+            if state.reader == Some(reader) {
+                state.reader = None;
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Reads until somebody else does: who that is, or nobody if there is nothing to read any more.
+    fn attend(&self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
+        {
+            let mut state = locked(&self.state);
+            state.own_task = Some(cx.waker().clone());
+            state.own_task_reads = state.reader.is_none();
+            if state.broken.is_some() {
+                return Poll::Ready(None);
+            }
+            if state.reader.is_some() {
+                return Poll::Ready(state.reader);
+            }
+        }
+        self.turn(None, cx);
+        if locked(&self.state).broken.is_some() { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+fn closed() -> RedisError {
+    io::Error::from(io::ErrorKind::BrokenPipe).into()
+}
+
+fn unasked() -> RedisError {
+    (redis::ErrorKind::Parse, "an answer came that nobody had asked for").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn pipe() -> (Pipe, DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        (Pipe::over(Box::new(ours), None, PATIENCE), theirs)
+    }
+
+    fn ping() -> Command {
+        Command::of(1).part(b"PING")
+    }
+
+    /// Waits for so many requests, each a ping.
+    async fn receive(server: &mut DuplexStream, requests: usize) {
+        let mut bytes = vec![0; requests * ping().bytes().len()];
+        server.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(bytes, ping().bytes().repeat(requests));
+    }
+
+    #[tokio::test]
+    async fn answers_come_in_the_order_of_requests() {
+        let (pipe, mut server) = pipe();
+        let asking: Vec<_> = (0..50)
+            .map(|_| {
+                let pipe = pipe.clone();
+                tokio::spawn(async move { pipe.ask(&ping()).await.unwrap() })
+            })
+            .collect();
+        receive(&mut server, 50).await;
+        let answers: String = (0..50).map(|number| format!(":{number}\r\n")).collect();
+        server.write_all(answers.as_bytes()).await.unwrap();
+        for (number, task) in asking.into_iter().enumerate() {
+            assert_eq!(task.await.unwrap(), Value::Int(number as i64));
+        }
+    }
+
+    #[tokio::test]
+    async fn of_several_commands_in_a_row_the_last_is_answered() {
+        let (pipe, mut server) = pipe();
+        let (several, one) = (ping().before(&ping()).before(&ping()), ping());
+        let answering = async {
+            receive(&mut server, 4).await;
+            server.write_all(b"+OK\r\n+QUEUED\r\n*1\r\n:7\r\n:8\r\n").await.unwrap();
+        };
+        let (several, one, ()) = futures_util::future::join3(pipe.ask(&several), pipe.ask(&one), answering).await;
+        assert_eq!(several.unwrap(), Value::Array(vec![Value::Int(7)]));
+        assert_eq!(one.unwrap(), Value::Int(8));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_no_longer_polled_starves_nobody() {
+        let (pipe, mut server) = pipe();
+        let mut forgotten = pin!(async { pipe.ask(&ping()).await });
+        assert!(forgotten.as_mut().now_or_never().is_none());
+        let other = tokio::spawn({
+            let pipe = pipe.clone();
+            async move { pipe.ask(&ping()).await.unwrap() }
+        });
+        receive(&mut server, 2).await;
+        server.write_all(b":1\r\n:2\r\n").await.unwrap();
+        assert_eq!(other.await.unwrap(), Value::Int(2));
+        assert_eq!(forgotten.await.unwrap(), Value::Int(1));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_dropped_passes_on_what_it_did_for_others() {
+        let (pipe, mut server) = pipe();
+        let ping = ping();
+        let mut dropped = Box::pin(pipe.ask(&ping));
+        assert!(dropped.as_mut().now_or_never().is_none());
+        let mut other = pin!(pipe.ask(&ping));
+        assert!(other.as_mut().now_or_never().is_none());
+        drop(dropped);
+        let answering = async {
+            receive(&mut server, 2).await;
+            server.write_all(b":1\r\n:2\r\n").await.unwrap();
+        };
+        let (answer, ()) = futures_util::future::join(other, answering).await;
+        assert_eq!(answer.unwrap(), Value::Int(2));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_answers_everybody_who_waits_and_nobody_after() {
+        let (pipe, mut server) = pipe();
+        let asking: Vec<_> = (0..3)
+            .map(|_| {
+                let pipe = pipe.clone();
+                tokio::spawn(async move { pipe.ask(&ping()).await })
+            })
+            .collect();
+        receive(&mut server, 3).await;
+        server.write_all(b":1\r\n").await.unwrap();
+        drop(server);
+        let mut answers = Vec::new();
+        for task in asking {
+            answers.push(task.await.unwrap());
+        }
+        assert_eq!(answers.remove(0).unwrap(), Value::Int(1));
+        assert!(answers.iter().all(Result::is_err));
+        assert!(pipe.is_broken());
+        assert!(pipe.ask(&ping()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_the_server_says_by_itself_is_heard_while_nobody_asks() {
+        let (ours, mut server) = tokio::io::duplex(1024);
+        let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let hear: Hear = Arc::new(move |push| told.send(push.kind).unwrap());
+        let pipe = Pipe::over(Box::new(ours), Some(hear), PATIENCE);
+        server.write_all(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n").await.unwrap();
+        assert_eq!(heard.recv().await.unwrap(), PushKind::Message);
+        server.write_all(b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n").await.unwrap();
+        assert!(matches!(pipe.ask(&ping()).await.unwrap(), Value::Push { kind: PushKind::Subscribe, .. }));
+        drop(server);
+        assert_eq!(heard.recv().await.unwrap(), PushKind::Disconnection);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_nobody_has_any_more_is_closed() {
+        let (pipe, mut server) = pipe();
+        drop(pipe);
+        assert_eq!(server.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+}
