@@ -4,9 +4,11 @@
 //! told when the key comes free, and tries again. Tokens come from the servers' fences, which only grow, and no clock has
 //! a say in them.
 
+mod address;
 mod admission;
 mod attempt;
 mod breaker;
+mod connection;
 mod core;
 mod departure;
 mod member;
@@ -15,9 +17,11 @@ pub mod node;
 #[doc(hidden)]
 pub mod quorum;
 mod renewal;
+mod scripts;
 mod token;
 mod view;
 mod waiting;
+mod wording;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -32,6 +36,7 @@ use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::backend::io::IoThread;
 use crate::backend::redlock::core::Core;
 use crate::backend::redlock::member::Member;
 use crate::backend::redlock::node::{Ask, Node, Push, Reply, Sight};
@@ -46,6 +51,8 @@ use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 
+pub use address::Builder;
+
 /// The longest lease unless told otherwise: how long a server stays out that has forgotten what it knew.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -59,6 +66,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 pub struct Redlock {
     core: Arc<Core>,
     name: String,
+    /// The thread of the connections, which ends with this. `None`: they are on the runtime that this was made on.
+    io: Option<IoThread>,
 }
 
 /// How a store is put together over nodes of any kind.
@@ -87,18 +96,27 @@ impl Default for Settings {
 }
 
 impl Redlock {
+    /// Connects to the servers that `url` names. See [`Redlock::builder`] for the URLs.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url)?.connect().await
+    }
+
+    /// Settings for a connection to `redlock://user:password@host:6379,host,host/0`: an odd number of independent servers,
+    /// three at least. User, password, ports and database may be left out, and are the same for all.
+    ///
+    /// `redlocks` in place of `redlock` encrypts the connections (feature `tls`). Options behind a `?`: `longest=60` is the
+    /// longest lease in seconds; `blank=accept` begins at once on servers of which none remembers anything;
+    /// `eviction=accept` accepts servers that may throw locks out; `ca`, `cert` and `key` name PEM files for the encryption.
+    pub fn builder(url: &str) -> Result<Builder> {
+        Builder::parse(url)
+    }
+
     /// The store on these nodes. Must be called on the runtime that it is to run on.
     #[doc(hidden)]
     pub async fn over(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Self> {
-        Self::start(nodes, settings, Handle::current()).await
-    }
-
-    async fn start(nodes: Vec<Arc<dyn Node>>, settings: Settings, home: Handle) -> Result<Self> {
+        let home = Handle::current();
         let Settings { name, clock, seed, longest, patience, accept_blank } = settings;
-        if nodes.len().is_multiple_of(2) {
-            let why = format!("names {} servers: an even number tolerates no more failures than one less", nodes.len());
-            return Err(Error::option("url", why));
-        }
+        refuse_unless_odd(nodes.len())?;
         let (timer, chance) = (Timer::on_callers_runtime(clock), Chance::new(seed));
         let members = nodes.into_iter().map(|node| Member::new(node, timer.clone(), patience)).collect();
         let channel = format!("redlock:{}", chance.entry());
@@ -109,7 +127,7 @@ impl Redlock {
         }
         core.spawn(tidy(Arc::downgrade(&core), core.timer.clone()));
         core.meet(accept_blank).await?;
-        Ok(Self { core, name })
+        Ok(Self { core, name, io: None })
     }
 
     /// Does that where the servers' connections are.
@@ -119,6 +137,18 @@ impl Redlock {
             let _ = answer.send(work.await); // nobody may wait for it any more
         });
         answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// An even number tolerates no more failures than one less, and one alone is no quorum.
+fn refuse_unless_odd(servers: usize) -> Result<()> {
+    match servers {
+        0..3 => Err(Error::option("url", "names fewer than three servers: a single one is redis://")),
+        _ if servers.is_multiple_of(2) => Err(Error::option(
+            "url",
+            format!("names {servers} servers: an even number tolerates no more failures than one less"),
+        )),
+        _ => Ok(()),
     }
 }
 

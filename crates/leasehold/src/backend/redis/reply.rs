@@ -18,7 +18,7 @@ use crate::queue;
 const FOREIGN_RECHECK: Duration = Duration::from_millis(50);
 
 /// A note as it stands behind an entry: when it was made in ms of the server's time, the pid, three lengths, then the texts.
-pub(super) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
+pub(in crate::backend) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
     let value = note.value.as_deref();
     let valued = value.map_or(-1, |value| value.len() as i64);
     let mut text = format!("{entered_ms} {} {} {} {valued} ", note.pid, note.owner.len(), note.host.len()).into_bytes();
@@ -28,7 +28,7 @@ pub(super) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
     text
 }
 
-fn note(text: &[u8]) -> Option<(Note, u64)> {
+pub(in crate::backend) fn note(text: &[u8]) -> Option<(Note, u64)> {
     let mut parts = text.splitn(6, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
     let (entered_ms, pid) = (number()?, number()?);
