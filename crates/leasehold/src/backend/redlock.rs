@@ -8,6 +8,7 @@ mod address;
 mod admission;
 mod attempt;
 mod breaker;
+mod checkup;
 mod connection;
 mod core;
 mod departure;
@@ -164,7 +165,10 @@ async fn follow(core: Weak<Core>, server: usize, mut pushes: BoxStream<'static, 
             Push::Message { channel, text } if *channel == *core.channel => hear_own(&core, &text),
             Push::Message { channel, text } => core.hear_release(server, &channel, &text),
             Push::Listening(channel) => core.hears(server, &channel),
-            Push::Shaken => core.notices.post(Notice::Shaken),
+            Push::Shaken => {
+                core.notices.post(Notice::Shaken);
+                core.look_after(server);
+            }
         }
     }
 }
@@ -189,13 +193,24 @@ async fn tidy(core: Weak<Core>, timer: Timer) {
 }
 
 impl Core {
-    /// What a majority answers, as soon as that many have answered.
-    async fn ask_majority<T>(&self, ask: &Ask, read: impl Fn(Reply) -> Option<T>) -> Result<Vec<T>> {
-        let mut asked: stream::FuturesUnordered<_> =
-            self.members.iter().map(|member| member.ask(ask.clone())).collect();
+    /// What the servers answer: a majority of them at least, and the others if they do so within their limits.
+    async fn ask_all<T>(&self, ask: &Ask, read: impl Fn(Reply) -> Option<T>) -> Result<Vec<T>> {
+        let (began, mut limit) = (self.timer.now(), Duration::ZERO);
+        let mut asked = stream::FuturesUnordered::new();
+        for member in &self.members {
+            asked.push(member.ask(ask.clone()));
+            // One that failed a moment ago is asked, and not waited for.
+            limit = if member.is_worth_asking() { limit.max(member.limit(self.longest)) } else { limit };
+        }
         let (mut answers, mut failure) = (Vec::new(), None);
-        while answers.len() < self.majority() {
-            match asked.next().await {
+        loop {
+            let next = if answers.len() < self.majority() {
+                asked.next().await
+            } else {
+                let left = self.timer.now().until(began.after(limit));
+                self.timer.within(left, asked.next()).await.flatten()
+            };
+            match next {
                 None => break,
                 Some(Err(error)) => failure = Some(error),
                 Some(Ok(reply)) => answers.extend(read(reply)),
@@ -210,11 +225,11 @@ impl Core {
         Err(failure.into_iter().fold(error, Error::caused_by))
     }
 
-    /// These keys as a majority of the servers sees them. Those that nobody holds are left out.
+    /// These keys as the servers see them together. Those that nobody holds are left out.
     async fn views(&self, keys: Vec<Key>) -> Result<Vec<KeyView>> {
         let keys: Arc<[Key]> = keys.into();
         let sights = self
-            .ask_majority(&Ask::Inspect(keys.clone()), |reply| match reply {
+            .ask_all(&Ask::Inspect(keys.clone()), |reply| match reply {
                 Reply::Seen(sights) if sights.len() == keys.len() => Some(sights),
                 _ => None,
             })
@@ -299,7 +314,7 @@ impl Backend for Redlock {
                 return Ok(Page { items: core.views(vec![key]).await?, next: None });
             }
             let found = core
-                .ask_majority(&Ask::Keys(query.namespace), |reply| match reply {
+                .ask_all(&Ask::Keys(query.namespace), |reply| match reply {
                     Reply::Keys(keys) => Some(keys),
                     _ => None,
                 })
@@ -336,23 +351,7 @@ impl Backend for Redlock {
 
     fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         let core = self.core.clone();
-        Box::pin(self.run(async move {
-            let found = join_all(core.members.iter().map(|member| member.ask(Ask::Health))).await;
-            let mut findings = Vec::new();
-            for (member, found) in core.members.iter().zip(found) {
-                match found {
-                    Ok(Reply::Health(found)) => {
-                        findings.extend(found.into_iter().map(|finding| finding.of(&member.node)));
-                    }
-                    Ok(_) => {}
-                    Err(error) => {
-                        let advice = "a lock on a bare majority tolerates no further failure: bring it back";
-                        findings.push(Finding::warning("answers", error.to_string(), advice).of(&member.node));
-                    }
-                }
-            }
-            Ok(findings)
-        }))
+        Box::pin(self.run(async move { Ok(core.checkup().await) }))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::backend::redlock::core::{Core, Ours};
 use crate::backend::redlock::member::Member;
 use crate::backend::redlock::node::{Ask, Grant, Reply, Sight};
 use crate::backend::redlock::quorum::{Ballot, Step};
+use crate::backend::redlock::token::TOKEN_MAX;
 use crate::backend::redlock::view;
 use crate::backend::{Lease, LeaseId, Request, Standing};
 use crate::clock::Moment;
@@ -95,7 +96,8 @@ impl Attempt {
             worth_asking.fill(true);
         }
         let open = worth_asking.iter().map(|asked| u32::from(*asked)).collect();
-        core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, open });
+        let asked = worth_asking.clone();
+        core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, asked, open });
         let channel = core.channel.clone();
         let grant = Arc::new(Grant { place: request.place.clone(), shared, ttl, guess, channel, note });
         for (server, worth_asking) in worth_asking.into_iter().enumerate() {
@@ -152,6 +154,11 @@ impl Attempt {
                 Step::Wait => {}
                 Step::Held { token } => return Some(token),
                 Step::Failed => return None,
+                Step::Commit { token, .. } if token > TOKEN_MAX => {
+                    let why = "the tokens have run out: a server has seen the largest there is";
+                    self.votes.fill_with(|| Vote::Unknown(Error::new(ErrorKind::Unusable, why)));
+                    return None;
+                }
                 Step::Commit { token, to } => {
                     for (server, epoch) in to {
                         let place = self.request.place.clone();
@@ -181,7 +188,6 @@ impl Attempt {
             }
             (None, Some((at, server, question))) => {
                 self.limits.remove(&(at, server, question));
-                self.core.members[server].is_overdue();
                 let contested = self.votes.iter().any(|vote| matches!(vote, Vote::Busy(_)));
                 match question {
                     // Nobody else wants it, as far as anybody says: then a slow majority is better than none.
@@ -221,7 +227,7 @@ impl Attempt {
         match reply {
             Ok(Reply::Busy(sight)) => Vote::Busy(*sight),
             Ok(Reply::NotReady) => {
-                self.core.has_forgotten(server);
+                self.core.look_after(server);
                 Vote::No(unreachable("it has forgotten what it knew, and grants nothing until it is admitted again"))
             }
             Ok(Reply::TooLong { longest }) => Vote::No(Error::option(
