@@ -101,9 +101,10 @@ async fn a_server_that_was_away_learns_what_was_given_up_meanwhile() {
     let locks = quorum.connect(LONG).await;
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     until("all have it", async || quorum.holding("k") == [true; 3]).await;
-    quorum.servers[0].stop();
+    quorum.proxies[0].refuse();
+    quorum.proxies[0].cut();
     guard.release().await.unwrap();
-    quorum.servers[0].cont();
+    quorum.proxies[0].heal();
     until("none has it", async || quorum.holding("k") == [false; 3]).await;
 }
 
