@@ -10,6 +10,8 @@ pub mod memory;
 mod notices;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redlock;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -42,6 +44,9 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Resolves when our standing may differ from the one `seen`, at once if it already does. May resolve for nothing
     /// (`None`: look again). A push that says "you hold" returns that standing, so that a hand-over needs no second trip;
     /// its lease counts from our own last renewal. What it misses is bounded by `recheck_in`.
+    ///
+    /// A store without lines is asked by those whom it has refused, and resolves with `None` when the key may be free. One
+    /// that cannot tell never resolves. Whoever is refused tries again as another entry.
     fn changed<'a>(&'a self, place: &'a Place, seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>>;
 
     /// Gives the place up, whether held or awaited: release, cancel and evict are the same act. Repeatable.
@@ -363,6 +368,25 @@ pub struct EntryView {
     pub yield_asked: bool,
     /// Whether a program of another kind made it. Then only its owner, as the store has it, and its lease are known.
     pub foreign: bool,
+    /// On how many servers it is, where a majority decides; `None` on other stores.
+    pub spread: Option<Spread>,
+}
+
+/// How many of several servers have an entry. What is beyond a majority is slack: so many may fail or forget before the
+/// entry is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// How many have it.
+    pub on: u32,
+    /// How many there are, whether they answered or not.
+    pub of: u32,
+}
+
+/// `on 4 of 5 servers`
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "on {} of {} servers", self.on, self.of)
+    }
 }
 
 /// What a look at a store came to, in one respect.

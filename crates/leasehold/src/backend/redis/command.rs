@@ -6,33 +6,33 @@
 use std::io::Write as _;
 
 /// A command, or several in a row.
-pub(super) struct Command {
+pub(in crate::backend) struct Command {
     bytes: Vec<u8>,
     /// How many there are.
-    pub(super) count: usize,
+    pub(in crate::backend) count: usize,
 }
 
 impl Command {
     /// One of so many parts.
-    pub(super) fn of(parts: usize) -> Self {
+    pub(in crate::backend) fn of(parts: usize) -> Self {
         Self { bytes: Vec::with_capacity(512), count: 0 }.and(parts)
     }
 
     /// Another of so many parts, behind it.
-    pub(super) fn and(mut self, parts: usize) -> Self {
+    pub(in crate::backend) fn and(mut self, parts: usize) -> Self {
         write_count(&mut self.bytes, b'*', parts);
         self.count += 1;
         self
     }
 
     /// And then that one.
-    pub(super) fn before(mut self, other: &Self) -> Self {
+    pub(in crate::backend) fn before(mut self, other: &Self) -> Self {
         self.bytes.extend_from_slice(&other.bytes);
         self.count += other.count;
         self
     }
 
-    pub(super) fn part(mut self, part: &[u8]) -> Self {
+    pub(in crate::backend) fn part(mut self, part: &[u8]) -> Self {
         write_count(&mut self.bytes, b'$', part.len());
         self.bytes.extend_from_slice(part);
         self.bytes.extend_from_slice(b"\r\n");
@@ -40,14 +40,14 @@ impl Command {
     }
 
     /// A part that is put together from several.
-    pub(super) fn joined(mut self, parts: &[&[u8]]) -> Self {
+    pub(in crate::backend) fn joined(mut self, parts: &[&[u8]]) -> Self {
         write_count(&mut self.bytes, b'$', parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         self.bytes.extend_from_slice(b"\r\n");
         self
     }
 
-    pub(super) fn number(self, number: u64) -> Self {
+    pub(in crate::backend) fn number(self, number: u64) -> Self {
         let mut digits = [0; 20];
         let mut rest = &mut digits[..];
         write!(rest, "{number}").expect("no number is longer");
@@ -55,7 +55,7 @@ impl Command {
         self.part(&digits[..length])
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::backend) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }

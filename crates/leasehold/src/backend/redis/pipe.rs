@@ -25,7 +25,7 @@ use crate::clock::{Clock, Timer};
 use crate::sync::locked;
 
 /// What is done with messages that a server sends by itself.
-pub(super) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
+pub(in crate::backend) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// How long a reader may leave the others without answers before the connection's own task takes over.
 const UNREAD_MAX: Duration = Duration::from_millis(10);
@@ -40,7 +40,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection. It is closed when nobody has it any more.
 #[derive(Clone)]
-pub(super) struct Pipe {
+pub(in crate::backend) struct Pipe {
     end: Arc<End>,
     timer: Timer,
     /// How long an answer may take.
@@ -125,13 +125,13 @@ impl Pipe {
     }
 
     /// Whether nothing can be asked any more.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(in crate::backend) fn is_broken(&self) -> bool {
         locked(&self.end.0.state).broken.is_some()
     }
 
     /// Sends a request and waits for its answer; for that to its last command, if there are several. Once this has been
     /// polled, the request may have been sent.
-    pub(super) async fn ask(&self, command: &Command) -> RedisResult<Value> {
+    pub(in crate::backend) async fn ask(&self, command: &Command) -> RedisResult<Value> {
         let answered = self.timer.within(self.patience, self.end.0.send(command)).await;
         answered.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()))?.extract_error()
     }
