@@ -84,6 +84,7 @@ macro_rules! conformance {
             $crate::for_each_case! { $fixture; waiting:
                 a_missed_wake_up_costs_at_most_one_recheck
                 an_erroring_wake_up_costs_time_and_never_the_lock
+                whoever_is_refused_listens_until_the_key_is_free
                 a_place_is_kept_if_the_store_comes_back_before_its_lease_ends
                 an_unreachable_store_is_an_error_after_a_bounded_time
                 a_store_that_comes_back_within_two_attempts_time_is_not_given_up_on

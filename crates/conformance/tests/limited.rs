@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
+use futures_util::StreamExt as _;
 use leasehold::backend::memory::Memory;
 use leasehold::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, Note, Notice, Page, Patience, Place,
@@ -14,7 +15,7 @@ use leasehold::backend::{
 };
 use leasehold::clock::{Clock, Hand};
 use leasehold::{Claim, Key, Result};
-use leasehold_conformance::{Fixture, Time, conformance};
+use leasehold_conformance::{Fixture, Time, conformance, run};
 
 /// The store in memory without its lines, shares, permits and notes.
 #[derive(Clone, Debug)]
@@ -32,8 +33,12 @@ impl Backend for Limited {
         self.0.enter(request)
     }
 
-    fn changed<'a>(&'a self, place: &'a Place, seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>> {
-        self.0.changed(place, seen)
+    fn changed<'a>(&'a self, place: &'a Place, _seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>> {
+        Box::pin(async {
+            let mut views = self.0.watch(&place.key);
+            while views.next().await.transpose()?.is_some_and(|view| !view.holders.is_empty()) {}
+            Ok(None)
+        })
     }
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
@@ -106,3 +111,21 @@ impl Fixture for LimitedFixture {
 }
 
 conformance!(limited, |clock: &Clock| LimitedFixture::new(clock.clone()));
+
+#[test]
+fn a_release_wakes_whoever_was_refused() {
+    run(
+        |clock: &Clock| LimitedFixture::new(clock.clone()),
+        |world| {
+            Box::pin(async move {
+                let (one, two) = (world.client().await, world.client().await);
+                let first = one.mutex("told").unwrap().lock().await.unwrap();
+                let mutex = two.mutex("told").unwrap();
+                let waiting = tokio::spawn(async move { mutex.lock().await.unwrap() });
+                world.until_contending(&two, "told").await;
+                first.release().await.unwrap();
+                world.within(world.slack(), waiting).await.expect("it is told").unwrap();
+            })
+        },
+    );
+}

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::select;
+
 use crate::backend::{EntryId, EntryView, KeyView, Lease, Note, Patience, Place, Request, Standing, Version};
 use crate::claim::Claim;
 use crate::client::Client;
@@ -22,6 +24,9 @@ use crate::lease::parting::Entering;
 /// The first pause after the store could not be reached; it doubles with each failure in a row up to [`FAULT_PAUSE_MAX`].
 const FAULT_PAUSE: Duration = Duration::from_millis(50);
 const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Whoever is refused by a store without lines does not try again sooner, even if told to.
+const OUTSIDE_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// What is wanted, ready to be asked for any number of times.
 #[derive(Clone, Debug)]
@@ -154,9 +159,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, wanted: &Wanted, limit: Limit)
                 if give_up_at.is_some_and(|at| client.now() >= at) {
                     return Ok(Attempt::Busy(candidate.busy(held_by)));
                 }
-                let try_at = client.now().after(client.chance.about(recheck_in));
-                // The last try is at the limit itself, or a lock that comes free shortly before would be missed.
-                client.timer.sleep_until(try_at.min(give_up_at.unwrap_or(Moment::FAR))).await;
+                candidate.wait_outside(recheck_in, give_up_at).await;
             }
         }
         found_busy = true;
@@ -359,6 +362,28 @@ impl<'a> Candidate<'a> {
             }
         }
         if give_up_at.is_some_and(|at| now >= at) { Woken::GaveUp } else { Woken::LookAgain }
+    }
+
+    /// Refused by a store that has no lines: sleeps until it is told that the key may be free, or it is time to try again.
+    async fn wait_outside(&mut self, recheck_in: Duration, give_up_at: Option<Moment>) {
+        let client = self.client;
+        let now = client.now();
+        // The last try is at the limit itself, or a lock that comes free shortly before would be missed.
+        let latest = give_up_at.unwrap_or(Moment::FAR);
+        let try_at = now.after(client.chance.about(recheck_in)).min(latest);
+        {
+            let told = async {
+                if client.backend.changed(&self.place, &Version(0)).await.is_err() {
+                    // A store that cannot tell is tried no more often than it asked for.
+                    std::future::pending::<()>().await;
+                }
+            };
+            select(pin!(told), pin!(client.timer.sleep_until(try_at))).await;
+        }
+        // However eager the store is to wake us.
+        client.timer.sleep_until(now.after(OUTSIDE_PAUSE_MIN).min(latest)).await;
+        // What is left of a refused attempt may still be on its way out; it must not meet the next one under its own name.
+        self.start_afresh();
     }
 
     /// From here on the guard answers for the entry.

@@ -10,6 +10,8 @@ pub mod memory;
 mod notices;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redlock;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -41,6 +43,9 @@ pub trait Backend: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Resolves when our standing may differ from the one `seen`, at once if it already does. May resolve for nothing
     /// (`None`: look again). A push that says "you hold" returns that standing, so that a hand-over needs no second trip;
     /// its lease counts from our own last renewal. What it misses is bounded by `recheck_in`.
+    ///
+    /// A store without lines is asked by those whom it has refused, and resolves with `None` when the key may be free. One
+    /// that cannot tell never resolves. Whoever is refused tries again as another entry.
     fn changed<'a>(&'a self, place: &'a Place, seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>>;
 
     /// Gives the place up, whether held or awaited: release, cancel and evict are the same act. Repeatable.

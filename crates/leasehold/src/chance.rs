@@ -28,6 +28,19 @@ impl Chance {
         }
     }
 
+    /// A number that nobody else has.
+    #[cfg(feature = "redis")]
+    pub(crate) fn number(&self) -> u64 {
+        self.entry().0 as u64
+    }
+
+    /// Anything from nothing to `span`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn up_to(&self, span: Duration) -> Duration {
+        // The jitter is spread evenly over a fifth.
+        span.mul_f64(((self.jitter() - 0.9) / 0.2).clamp(0.0, 1.0))
+    }
+
     /// A factor of one, give or take a tenth, so that clients which started together drift apart.
     pub(crate) fn jitter(&self) -> f64 {
         let share = match &self.seeded {

@@ -20,6 +20,10 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
+/// When the clocks of tests begin, in µs since 1970.
+#[cfg(feature = "redis")]
+const TEST_EPOCH_MICROS: u64 = 1_700_000_000_000_000;
+
 /// A point in time on one [`Clock`]. Moments of different clocks have nothing to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
@@ -99,6 +103,23 @@ impl Clock {
                 .saturating_sub_unsigned(self.now().as_nanos()),
             Source::Runtime { .. } => 0,
             Source::Moved(hand) => hand.set.lock().expect("no panic under this lock").wall,
+        }
+    }
+
+    /// What the wall clock shows in µs since 1970, for numbers that should grow across machines and restarts. Never a
+    /// deadline. On a clock of a test's own it is a time that the test decides.
+    #[cfg(feature = "redis")]
+    pub(crate) fn wall_micros(&self) -> u64 {
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        match &self.0 {
+            Source::Boot => micros(unix_time_in(Duration::ZERO)),
+            Source::Runtime { .. } => TEST_EPOCH_MICROS + self.now().as_nanos() / 1000,
+            Source::Moved(hand) => {
+                let (set, now) = (*hand.set.lock().expect("no panic under this lock"), hand.now());
+                let moved = i128::from(now.0) - i128::from(hand.base.now().0) + i128::from(set.wall);
+                let moved = i64::try_from(moved / 1000).unwrap_or(i64::MAX);
+                hand.base.wall_micros().saturating_add_signed(moved)
+            }
         }
     }
 

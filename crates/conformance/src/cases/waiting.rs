@@ -45,6 +45,20 @@ pub async fn an_erroring_wake_up_costs_time_and_never_the_lock(world: World) {
     world.until_deserted(&one, NAME).await;
 }
 
+/// A store without lines may still tell that a key has come free.
+pub async fn whoever_is_refused_listens_until_the_key_is_free(world: World) {
+    let (one, two) = (world.client().await, world.client().await);
+    if two.capabilities().queueing {
+        return;
+    }
+    let first = one.mutex(NAME).unwrap().lock().await.unwrap();
+    let waiting = start_waiting(&two);
+    world.until("it listens", world.ttl() / 2, async || two.faults.calls(Verb::Changed) > 0).await;
+    first.release().await.unwrap();
+    let second = world.within(world.notice().await, waiting).await.expect("it learns that the key is free").unwrap();
+    second.release().await.unwrap();
+}
+
 pub async fn a_place_is_kept_if_the_store_comes_back_before_its_lease_ends(world: World) {
     let (one, two, three) = (world.client().await, world.client().await, world.client().await);
     if !one.capabilities().queueing {

@@ -1,0 +1,307 @@
+//! One attempt to take a lock: all servers at once, an answer as soon as they decide either way, and whatever comes later
+//! kept or given back.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+
+use crate::backend::redlock::core::{Core, Ours};
+use crate::backend::redlock::member::Member;
+use crate::backend::redlock::node::{Ask, Grant, Reply, Sight};
+use crate::backend::redlock::quorum::{Ballot, Step};
+use crate::backend::redlock::view;
+use crate::backend::{Lease, LeaseId, Request, Standing};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Fate, Result};
+use crate::fence::{FencingToken, Ticket};
+use crate::lease::deadline;
+
+/// How soon a refused attempt is repeated at the latest, if nobody tells that the key is free.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// Starts an attempt. It runs to its end even if nobody waits for the answer.
+pub(super) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Standing>> {
+    let (answer, answered) = oneshot::channel();
+    core.spawn(Attempt::new(core.clone(), request).run(answer));
+    answered
+}
+
+struct Attempt {
+    core: Arc<Core>,
+    request: Request,
+    ballot: Ballot,
+    asked: FuturesUnordered<BoxFuture<'static, (usize, Question, Result<Reply>)>>,
+    /// When a server that has not answered counts as silent.
+    limits: BTreeSet<(Moment, usize, Question)>,
+    /// Until when the lease could be believed in.
+    ends: Moment,
+    votes: Vec<Vote>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Question {
+    Grant,
+    Commit,
+}
+
+/// What a server said to the request for the lock.
+enum Vote {
+    /// Nothing so far: it may have it or get it yet.
+    Open,
+    Granted,
+    Busy(Sight),
+    /// It was not granted there, for certain.
+    No(Error),
+    /// Nobody knows.
+    Unknown(Error),
+}
+
+impl Attempt {
+    fn new(core: Arc<Core>, request: Request) -> Self {
+        let servers = core.members.len();
+        let guess = request.claim.is_exclusive().then(|| core.guess.next());
+        let ends = deadline::believe_until(core.timer.now(), request.terms.holding);
+        let (ballot, asked) = (Ballot::new(servers, guess), FuturesUnordered::new());
+        let votes = (0..servers).map(|_| Vote::Open).collect();
+        let mut attempt = Self { core, request, ballot, asked, limits: BTreeSet::new(), ends, votes };
+        attempt.ask_for_grants(guess.unwrap_or_default());
+        attempt
+    }
+
+    fn ttl(&self) -> Duration {
+        self.request.terms.holding
+    }
+
+    /// Asks all servers at once, but for those that have just failed.
+    fn ask_for_grants(&mut self, guess: u64) {
+        let (core, request) = (self.core.clone(), &self.request);
+        let (shared, ttl, note) = (!request.claim.is_exclusive(), self.ttl(), request.note.clone());
+        let worth_asking: Vec<bool> = core.members.iter().map(Member::is_worth_asking).collect();
+        let open = worth_asking.iter().map(|asked| u32::from(*asked)).collect();
+        core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, open });
+        let channel = core.channel.clone();
+        let grant = Arc::new(Grant { place: request.place.clone(), shared, ttl, guess, channel, note });
+        for (server, worth_asking) in worth_asking.into_iter().enumerate() {
+            if worth_asking {
+                self.ask(server, Question::Grant, Ask::Grant(grant.clone()));
+            } else {
+                self.votes[server] = Vote::No(unreachable("it failed a moment ago, and is left alone for now"));
+            }
+        }
+    }
+
+    fn ask(&mut self, server: usize, question: Question, ask: Ask) {
+        let member = &self.core.members[server];
+        self.limits.insert((self.core.timer.now().after(member.limit(self.ttl())), server, question));
+        let asked = member.ask(ask);
+        self.asked.push(Box::pin(async move { (server, question, asked.await) }));
+    }
+
+    async fn run(mut self, answer: oneshot::Sender<Result<Standing>>) {
+        let held = self.decide().await;
+        let standing = match held {
+            Some(_) if self.core.timer.now() >= self.ends => Err(self.too_late()),
+            Some(token) => Ok(self.holding(token)),
+            None => self.failure(),
+        };
+        let held = matches!(standing, Ok(Standing::Holding { .. }));
+        if !held {
+            self.give_back();
+        }
+        if answer.send(standing).is_err() && held {
+            self.give_back(); // nobody is there to hold it
+        }
+        // What was asked is seen to its end: a late grant counts for the slack, and a late answer for the server's health.
+        while let Some((server, question, reply)) = self.asked.next().await {
+            self.note(server, question, reply);
+        }
+    }
+
+    /// What the servers come to: held, with a token if the lock is exclusive, or not.
+    async fn decide(&mut self) -> Option<Option<u64>> {
+        let mut step = Step::Wait;
+        for server in 0..self.votes.len() {
+            if !matches!(self.votes[server], Vote::Open) {
+                step = self.ballot.missing(server);
+            }
+        }
+        loop {
+            match step {
+                Step::Wait => {}
+                Step::Held { token } => return Some(token),
+                Step::Failed => return None,
+                Step::Commit { token, to } => {
+                    for (server, epoch) in to {
+                        let place = self.request.place.clone();
+                        self.ask(server, Question::Commit, Ask::Commit { place, token, epoch });
+                    }
+                }
+            }
+            step = self.next().await;
+        }
+    }
+
+    /// Waits for the next answer, or until a server counts as silent.
+    async fn next(&mut self) -> Step {
+        let limit = self.limits.first().copied();
+        let at = limit.map_or(Moment::FAR, |(at, _, _)| at);
+        let answered = {
+            let time = pin!(self.core.timer.sleep_until(at));
+            match select(self.asked.next(), time).await {
+                Either::Left((answered, _)) => answered,
+                Either::Right(_) => None,
+            }
+        };
+        match (answered, limit) {
+            (Some((server, question, reply)), _) => {
+                self.limits.retain(|(_, of, about)| (*of, *about) != (server, question));
+                self.note(server, question, reply)
+            }
+            (None, Some((at, server, question))) => {
+                self.limits.remove(&(at, server, question));
+                self.core.members[server].is_overdue();
+                match question {
+                    Question::Grant => self.ballot.missing(server),
+                    Question::Commit => self.ballot.committed(server, false),
+                }
+            }
+            // Nothing is under way and nothing is awaited: then everybody has voted, and that decides.
+            (None, None) => Step::Failed,
+        }
+    }
+
+    /// Takes down what a server said.
+    fn note(&mut self, server: usize, question: Question, reply: Result<Reply>) -> Step {
+        if question == Question::Commit {
+            return self.ballot.committed(server, matches!(reply, Ok(Reply::Done)));
+        }
+        let (vote, step) = match reply {
+            Ok(Reply::Granted { prior, epoch }) => {
+                self.core.guess.learn(prior);
+                (Vote::Granted, self.ballot.granted(server, prior, epoch))
+            }
+            other => (self.vote_of(server, other), self.ballot.missing(server)),
+        };
+        if !matches!(vote, Vote::Unknown(_)) {
+            self.core.update(self.request.place.entry, |ours| ours.open[server] = ours.open[server].saturating_sub(1));
+        }
+        self.votes[server] = vote;
+        step
+    }
+
+    fn vote_of(&self, server: usize, reply: Result<Reply>) -> Vote {
+        match reply {
+            Ok(Reply::Busy(sight)) => Vote::Busy(*sight),
+            Ok(Reply::NotReady) => {
+                self.core.has_forgotten(server);
+                Vote::No(unreachable("it has forgotten what it knew, and grants nothing until it is admitted again"))
+            }
+            Ok(Reply::TooLong { longest }) => Vote::No(Error::option(
+                "ttl",
+                format!("is {:?}, and the servers were set up for leases of at most {longest:?}", self.ttl()),
+            )),
+            Ok(Reply::InTheWay(kind)) => {
+                let kind = crate::key::Escaped(kind.as_bytes());
+                let why = format!("a {kind} of somebody else's is stored at the place of this lock");
+                Vote::No(Error::new(ErrorKind::KindMismatch, why))
+            }
+            Ok(Reply::Barred) => Vote::No(unreachable("it had been given up already when the request arrived")),
+            Ok(_) => Vote::Unknown(Error::new(ErrorKind::Protocol, "it answered something else").with_unknown_fate()),
+            Err(error) if error.fate() == Fate::NotApplied => Vote::No(error),
+            Err(error) => Vote::Unknown(error),
+        }
+    }
+
+    fn holding(&self, token: Option<u64>) -> Standing {
+        let entry = self.request.place.entry;
+        if let Some(token) = token {
+            self.core.guess.learn(token);
+            self.core.update(entry, |ours| ours.token = token);
+        }
+        self.core.no_clash(&self.request.place.key);
+        if token.is_none() {
+            self.core.let_next_in(&self.request.place.key);
+        }
+        let lease = Lease { id: LeaseId::Entry(self.request.place.clone()), ttl: self.ttl() };
+        let ticket = Ticket(token.unwrap_or_default());
+        Standing::Holding { ticket, token: token.and_then(FencingToken::new), lease }
+    }
+
+    fn too_late(&self) -> Error {
+        let late = format!("granted by a majority for {:?}, but only when that was nearly over", self.ttl());
+        Error::new(ErrorKind::TooLate, late).with_unknown_fate()
+    }
+
+    /// Why the lock cannot be had: somebody has it, or too few servers can say.
+    fn failure(&self) -> Result<Standing> {
+        let (servers, needed) = (self.votes.len(), self.core.majority());
+        let granted = self.votes.iter().filter(|vote| matches!(vote, Vote::Granted)).count();
+        let busy: Vec<&Sight> = self
+            .votes
+            .iter()
+            .filter_map(|vote| if let Vote::Busy(sight) = vote { Some(sight) } else { None })
+            .collect();
+        if !busy.is_empty() && granted + busy.len() >= needed {
+            let held_by = view::merged(&self.request.place.key, &busy, servers, servers - busy.len());
+            return Ok(Standing::Refused { held_by, recheck_in: self.recheck_in(granted, &busy) });
+        }
+        let errors = || {
+            self.votes.iter().filter_map(|vote| match vote {
+                Vote::No(error) | Vote::Unknown(error) => Some(error),
+                Vote::Open | Vote::Granted | Vote::Busy(_) => None,
+            })
+        };
+        // What a server refuses for good, the others will not make good.
+        if let Some(error) = errors().find(|error| !error.is_passing()) {
+            return Err(error.clone());
+        }
+        let answered = granted + busy.len();
+        let why = format!("{answered} of {servers} servers take part, and {needed} are needed");
+        let mut error = unreachable(why);
+        if let Some(cause) = errors().next() {
+            error = error.caused_by(cause.clone());
+        }
+        let certain = self.votes.iter().all(|vote| matches!(vote, Vote::No(_) | Vote::Busy(_)));
+        Err(if certain { error } else { error.with_unknown_fate() })
+    }
+
+    /// When another attempt may fare better: as soon as enough leases have ended; or, if we got in each other's way, at some
+    /// moment that the others will hardly choose too.
+    fn recheck_in(&self, granted: usize, busy: &[&Sight]) -> Duration {
+        let key = &self.request.place.key;
+        if granted > 0 {
+            return self.core.clash(key).min(RECHECK);
+        }
+        self.core.no_clash(key);
+        let mut ends: Vec<Duration> = busy.iter().map(|sight| sight.free_in.unwrap_or(Duration::MAX)).collect();
+        ends.sort_unstable();
+        let needed = self.core.majority() - 1;
+        let free_in = ends.get(needed).copied().unwrap_or(Duration::MAX);
+        free_in.saturating_add(Duration::from_millis(1)).min(RECHECK)
+    }
+
+    /// Gives back whatever was granted, and whatever may be granted yet: everywhere but where it certainly was not.
+    fn give_back(&mut self) {
+        let (core, place, ttl) = (&self.core, &self.request.place, self.ttl());
+        core.forget(place.entry);
+        for (server, vote) in self.votes.iter().enumerate() {
+            let bar = match vote {
+                Vote::Busy(_) | Vote::No(_) => continue,
+                Vote::Granted => None,
+                Vote::Open | Vote::Unknown(_) => Some(ttl),
+            };
+            core.spawn(core.clone().give_back(server, place.clone(), bar, ttl));
+        }
+    }
+}
+
+fn unreachable(why: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unreachable, why)
+}

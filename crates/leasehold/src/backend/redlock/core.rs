@@ -1,0 +1,137 @@
+//! What all requests of one store share: its servers, its time, and what is known of the locks of this client.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::backend::notices::NoticeBoard;
+use crate::backend::redlock::member::{Departure, Member};
+use crate::backend::redlock::node::Ask;
+use crate::backend::redlock::quorum;
+use crate::backend::redlock::token::Guess;
+use crate::backend::redlock::waiting::Waiting;
+use crate::backend::{EntryId, Place};
+use crate::chance::Chance;
+use crate::clock::Timer;
+use crate::lease::deadline;
+use crate::sync::locked;
+
+/// The first pause before a departure is told again; it doubles up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+pub(super) struct Core {
+    pub(super) members: Vec<Member>,
+    pub(super) timer: Timer,
+    pub(super) chance: Chance,
+    pub(super) guess: Guess,
+    pub(super) notices: NoticeBoard,
+    /// What this client's channel on every server is called.
+    pub(super) channel: Arc<str>,
+    /// The longest lease that this store grants.
+    pub(super) longest: Duration,
+    /// Where everything runs that nobody waits for.
+    pub(super) home: Handle,
+    pub(super) waiting: Waiting,
+    /// Which servers are being admitted.
+    pub(super) admitting: Vec<AtomicBool>,
+    ours: Mutex<BTreeMap<EntryId, Ours>>,
+}
+
+/// A lock of this client, from when it is first asked for until it is given up.
+#[derive(Clone, Debug)]
+pub(super) struct Ours {
+    pub(super) shared: bool,
+    pub(super) ttl: Duration,
+    pub(super) note: crate::backend::Note,
+    pub(super) token: u64,
+    /// For each server, how many requests to grant the lock are under way or have an unknown outcome.
+    pub(super) open: Vec<u32>,
+}
+
+impl Core {
+    pub(super) fn new(
+        members: Vec<Member>,
+        timer: Timer,
+        chance: Chance,
+        channel: &str,
+        longest: Duration,
+        home: Handle,
+    ) -> Self {
+        let guess = Guess::new(timer.clock().clone());
+        let (notices, waiting, ours) = (NoticeBoard::new(), Waiting::default(), Mutex::default());
+        let admitting = members.iter().map(|_| AtomicBool::new(false)).collect();
+        let channel = channel.into();
+        Self { members, timer, chance, guess, notices, channel, longest, home, waiting, admitting, ours }
+    }
+
+    /// How many servers are a majority.
+    pub(super) fn majority(&self) -> usize {
+        quorum::majority(self.members.len())
+    }
+
+    /// Does that in the background.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.home.spawn(work));
+    }
+
+    /// From now on that lock is asked for.
+    pub(super) fn remember(&self, entry: EntryId, ours: Ours) {
+        locked(&self.ours).insert(entry, ours);
+    }
+
+    pub(super) fn recall(&self, entry: EntryId) -> Option<Ours> {
+        locked(&self.ours).get(&entry).cloned()
+    }
+
+    /// Changes what is known of a lock, unless it has been given up.
+    pub(super) fn update(&self, entry: EntryId, change: impl FnOnce(&mut Ours)) -> bool {
+        locked(&self.ours).get_mut(&entry).map(change).is_some()
+    }
+
+    /// The lock is given up: nothing more is asked for it.
+    pub(super) fn forget(&self, entry: EntryId) -> Option<Ours> {
+        locked(&self.ours).remove(&entry)
+    }
+
+    /// Gives a lock up on one server. What that does not confirm, it is told again when it answers.
+    pub(super) async fn give_back(self: Arc<Self>, server: usize, place: Place, bar: Option<Duration>, ttl: Duration) {
+        let member = &self.members[server];
+        let dead_after = deadline::dead_after(self.timer.now(), ttl);
+        let departure = Departure { place, bar, held: false, dead_after };
+        if !member.is_worth_asking() || member.ask(self.release(&departure)).await.is_err() {
+            self.owe(server, departure);
+        }
+    }
+
+    pub(super) fn release(&self, departure: &Departure) -> Ask {
+        let Departure { place, bar, held, .. } = departure.clone();
+        Ask::Release { place, bar, held, by: self.channel.clone() }
+    }
+
+    /// Sees to it that a server learns of a departure as soon as it can be told.
+    pub(super) fn owe(self: &Arc<Self>, server: usize, departure: Departure) {
+        if self.members[server].owe(departure) {
+            self.spawn(self.clone().pay(server));
+        }
+    }
+
+    async fn pay(self: Arc<Self>, server: usize) {
+        let member = &self.members[server];
+        let mut pause = PAUSE;
+        self.timer.sleep(self.chance.about(pause)).await;
+        while let Some(departure) = member.next_owed() {
+            if member.ask(self.release(&departure)).await.is_ok() {
+                pause = PAUSE;
+                continue;
+            }
+            member.still_owe(departure);
+            self.timer.sleep(self.chance.about(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Giving a lock up, on all servers at once.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+
+use crate::backend::redlock::core::Core;
+use crate::backend::redlock::member;
+use crate::backend::redlock::node::Reply;
+use crate::backend::redlock::quorum::Tally;
+use crate::backend::{Departure, Place};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lease::deadline;
+
+/// Gives a lock up. It is seen to its end even if nobody waits for the answer.
+///
+/// Whoever held it leaves a majority of the servers. The answer waits for the others for as long again as the majority
+/// took, so that a program which ends right afterwards leaves nothing behind.
+pub(super) fn start(core: &Arc<Core>, place: Place) -> oneshot::Receiver<Result<Departure>> {
+    let (answer, answered) = oneshot::channel();
+    core.spawn(leave(core.clone(), place, answer));
+    answered
+}
+
+async fn leave(core: Arc<Core>, place: Place, answer: oneshot::Sender<Result<Departure>>) {
+    let began = core.timer.now();
+    let ours = core.forget(place.entry);
+    let ttl = ours.as_ref().map_or(core.longest, |ours| ours.ttl);
+    let dead_after = deadline::dead_after(began, ttl);
+    let mut asked = FuturesUnordered::new();
+    let mut limit = Duration::ZERO;
+    for (server, member) in core.members.iter().enumerate() {
+        // Somebody else's is barred everywhere, or its owner would plant it again where it is missed.
+        let open = ours.as_ref().is_none_or(|ours| ours.open[server] > 0);
+        let departure = member::Departure { place: place.clone(), bar: open.then_some(ttl), held: true, dead_after };
+        if member.is_worth_asking() {
+            limit = limit.max(member.limit(ttl));
+            let told = member.ask(core.release(&departure));
+            asked.push(async move { (server, departure, told.await) });
+        } else {
+            core.owe(server, departure);
+        }
+    }
+    let mut tally = Tally::new(core.members.len());
+    let mut failure = None;
+    let mut answer = Some(answer);
+    let mut until = began.after(limit);
+    loop {
+        let told = {
+            let time = pin!(core.timer.sleep_until(until));
+            match select(asked.next(), time).await {
+                Either::Left((told, _)) => told,
+                Either::Right(_) => None,
+            }
+        };
+        let Some((server, departure, reply)) = told else {
+            if let Some(answer) = answer.take() {
+                let _ = answer.send(verdict(&core, tally, failure.clone()));
+            }
+            if asked.is_empty() {
+                return;
+            }
+            until = Moment::FAR;
+            continue;
+        };
+        match reply {
+            Ok(reply) => tally.count(matches!(reply, Reply::Done)),
+            Err(error) => {
+                failure = Some(error);
+                core.owe(server, departure);
+            }
+        }
+        if tally.verdict().is_some() && answer.is_some() {
+            let now = core.timer.now();
+            until = until.min(now.after(began.until(now)));
+        }
+    }
+}
+
+fn verdict(core: &Core, tally: Tally, failure: Option<Error>) -> Result<Departure> {
+    match tally.verdict() {
+        Some(true) => Ok(Departure::WasHolding),
+        Some(false) => Ok(Departure::WasGone),
+        None => {
+            let (left, of) = (tally.yes(), core.members.len());
+            let why = format!("{left} of {of} servers have confirmed it, and {} are needed", core.majority());
+            let error = Error::new(ErrorKind::Unreachable, why).with_unknown_fate();
+            Err(failure.into_iter().fold(error, Error::caused_by))
+        }
+    }
+}
