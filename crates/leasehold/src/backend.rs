@@ -367,6 +367,25 @@ pub struct EntryView {
     pub yield_asked: bool,
     /// Whether a program of another kind made it. Then only its owner, as the store has it, and its lease are known.
     pub foreign: bool,
+    /// On how many servers it is, where a majority decides; `None` on other stores.
+    pub spread: Option<Spread>,
+}
+
+/// How many of several servers have an entry. What is beyond a majority is slack: so many may fail or forget before the
+/// entry is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// How many have it.
+    pub on: u32,
+    /// How many there are, whether they answered or not.
+    pub of: u32,
+}
+
+/// `on 4 of 5 servers`
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "on {} of {} servers", self.on, self.of)
+    }
 }
 
 /// What a look at a store came to, in one respect.

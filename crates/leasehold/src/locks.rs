@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::backend::memory::Memory;
 #[cfg(feature = "redis")]
 use crate::backend::redis::{self, Redis};
+#[cfg(feature = "redis")]
+use crate::backend::redlock::{self, Redlock};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::Sqlite;
 use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
@@ -53,9 +55,11 @@ pub struct Locks {
 /// | `redis://user:password@HOST:6379/0` | a Redis server, shared by all machines that reach it (feature `redis`) |
 /// | `redis+sentinel://HOST:26379,HOST/NAME` | the master that these sentinels know by that name (feature `redis`) |
 /// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
-/// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same, encrypted (feature `tls`) |
+/// | `redlock://HOST:6379,HOST,HOST` | a majority of independent Redis servers (feature `redis`) |
+/// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…`, `redlocks://…` | the same, encrypted (feature `tls`) |
 ///
-/// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`.
+/// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
+/// `backend::redlock::Redlock::builder`.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::builder(url).connect().await
 }
@@ -253,6 +257,10 @@ impl Builder {
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
             #[cfg(feature = "redis")]
             Address::Redis(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
+            #[cfg(feature = "redis")]
+            Address::Redlock(builder) => {
+                Arc::new(builder.grants(ttl)?.patience(deadline::attempt_limit(ttl)).connect().await?)
+            }
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
     }
@@ -274,6 +282,8 @@ enum Address {
     Sqlite(String),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Builder>),
+    #[cfg(feature = "redis")]
+    Redlock(Box<redlock::Builder>),
 }
 
 impl Address {
@@ -290,6 +300,8 @@ impl Address {
             ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster", _) => {
                 Ok(Self::Redis(Box::new(Redis::builder(url)?)))
             }
+            #[cfg(feature = "redis")]
+            ("redlock" | "redlocks", _) => Ok(Self::Redlock(Box::new(Redlock::builder(url)?))),
             #[cfg(not(feature = "sqlite"))]
             ("sqlite", _) => unsupported("this program was built without the feature \"sqlite\"".into()),
             _ => unsupported(format!(

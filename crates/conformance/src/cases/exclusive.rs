@@ -108,7 +108,9 @@ pub async fn lock_within_that_ends_during_a_look_is_busy_and_no_error(world: Wor
     two.faults.always(Verb::Enter, Fault::Slow(slow));
     let limit = slow + RECHECK_MAX + slow / 4;
     assert!(kind.lock(&two, NAME).lock_within(limit).await.unwrap().is_none());
-    assert_eq!(two.faults.calls(Verb::Enter), 2, "it looked again");
+    let looks = two.faults.calls(Verb::Enter);
+    // Without a line it may be told to look in between.
+    assert!(looks == 2 || looks > 2 && !two.capabilities().queueing, "it looked {looks} times");
     world.until_alone(&one, NAME, first.entry()).await;
 }
 

@@ -83,5 +83,6 @@ pub(crate) fn table(view: &KeyView) -> Table {
 fn note(entry: &EntryView) -> String {
     let asked = entry.yield_asked.then(|| "asked to yield".to_owned());
     let value = entry.note.value.as_deref().map(|value| format!("value {}", escaped(value)));
-    asked.into_iter().chain(value).collect::<Vec<_>>().join(", ")
+    let spread = entry.spread.map(|spread| spread.to_string());
+    asked.into_iter().chain(value).chain(spread).collect::<Vec<_>>().join(", ")
 }

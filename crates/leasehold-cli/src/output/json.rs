@@ -75,6 +75,15 @@ pub(crate) struct EntryJson {
     yield_asked: bool,
     /// Whether a program of another kind made it: then only the owner, as it stands at the key, and the lease are known.
     foreign: bool,
+    /// On how many of how many servers it is, where a majority decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<ServersJson>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct ServersJson {
+    on: u32,
+    of: u32,
 }
 
 impl EntryJson {
@@ -101,6 +110,7 @@ impl EntryJson {
             lease_left_ms: (entry.lease_left != std::time::Duration::MAX).then(|| millis(entry.lease_left)),
             yield_asked: entry.yield_asked,
             foreign: entry.foreign,
+            servers: entry.spread.map(|spread| ServersJson { on: spread.on, of: spread.of }),
         }
     }
 }

@@ -395,6 +395,7 @@ impl Line {
             lease_left: now.until(entry.expires_at),
             yield_asked: entry.yield_asked,
             foreign: false,
+            spread: None,
         };
         self.entries.iter().enumerate().skip(range.start).take(range.len()).map(view).collect()
     }

@@ -4,18 +4,18 @@
 //! Every verb is one script, so it happens entirely or not at all, on the server's own clock. Trips: one to enter, one to
 //! leave, none for the waiter that a departure hands over to, one for any number of renewals on one server.
 
-mod address;
+pub(super) mod address;
 mod batch;
 mod call;
-mod fault;
+pub(super) mod fault;
 mod gate;
-mod health;
+pub(super) mod health;
 mod hub;
 mod listening;
-mod names;
-mod reply;
+pub(super) mod names;
+pub(super) mod reply;
 mod scripts;
-mod topology;
+pub(super) mod topology;
 mod wire;
 
 use std::fmt;

@@ -4,9 +4,12 @@
 //! told when the key comes free, and tries again. Tokens come from the servers' fences, which only grow, and no clock has
 //! a say in them.
 
+mod address;
 mod admission;
 mod attempt;
 mod breaker;
+mod checkup;
+mod connection;
 mod core;
 mod departure;
 mod member;
@@ -15,9 +18,11 @@ pub mod node;
 #[doc(hidden)]
 pub mod quorum;
 mod renewal;
+mod scripts;
 mod token;
 mod view;
 mod waiting;
+mod wording;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -32,6 +37,7 @@ use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::backend::io::IoThread;
 use crate::backend::redlock::core::Core;
 use crate::backend::redlock::member::Member;
 use crate::backend::redlock::node::{Ask, Node, Push, Reply, Sight};
@@ -46,6 +52,8 @@ use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 
+pub use address::Builder;
+
 /// The longest lease unless told otherwise: how long a server stays out that has forgotten what it knew.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -59,6 +67,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 pub struct Redlock {
     core: Arc<Core>,
     name: String,
+    /// The thread of the connections, which ends with this. `None`: they are on the runtime that this was made on.
+    io: Option<IoThread>,
 }
 
 /// How a store is put together over nodes of any kind.
@@ -87,18 +97,27 @@ impl Default for Settings {
 }
 
 impl Redlock {
+    /// Connects to the servers that `url` names. See [`Redlock::builder`] for the URLs.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url)?.connect().await
+    }
+
+    /// Settings for a connection to `redlock://user:password@host:6379,host,host/0`: an odd number of independent servers,
+    /// three at least. User, password, ports and database may be left out, and are the same for all.
+    ///
+    /// `redlocks` in place of `redlock` encrypts the connections (feature `tls`). Options behind a `?`: `longest=60` is the
+    /// longest lease in seconds; `blank=accept` begins at once on servers of which none remembers anything;
+    /// `eviction=accept` accepts servers that may throw locks out; `ca`, `cert` and `key` name PEM files for the encryption.
+    pub fn builder(url: &str) -> Result<Builder> {
+        Builder::parse(url)
+    }
+
     /// The store on these nodes. Must be called on the runtime that it is to run on.
     #[doc(hidden)]
     pub async fn over(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Self> {
-        Self::start(nodes, settings, Handle::current()).await
-    }
-
-    async fn start(nodes: Vec<Arc<dyn Node>>, settings: Settings, home: Handle) -> Result<Self> {
+        let home = Handle::current();
         let Settings { name, clock, seed, longest, patience, accept_blank } = settings;
-        if nodes.len().is_multiple_of(2) {
-            let why = format!("names {} servers: an even number tolerates no more failures than one less", nodes.len());
-            return Err(Error::option("url", why));
-        }
+        refuse_unless_odd(nodes.len())?;
         let (timer, chance) = (Timer::on_callers_runtime(clock), Chance::new(seed));
         let members = nodes.into_iter().map(|node| Member::new(node, timer.clone(), patience)).collect();
         let channel = format!("redlock:{}", chance.entry());
@@ -109,7 +128,7 @@ impl Redlock {
         }
         core.spawn(tidy(Arc::downgrade(&core), core.timer.clone()));
         core.meet(accept_blank).await?;
-        Ok(Self { core, name })
+        Ok(Self { core, name, io: None })
     }
 
     /// Does that where the servers' connections are.
@@ -119,6 +138,18 @@ impl Redlock {
             let _ = answer.send(work.await); // nobody may wait for it any more
         });
         answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// An even number tolerates no more failures than one less, and one alone is no quorum.
+fn refuse_unless_odd(servers: usize) -> Result<()> {
+    match servers {
+        0..3 => Err(Error::option("url", "names fewer than three servers: a single one is redis://")),
+        _ if servers.is_multiple_of(2) => Err(Error::option(
+            "url",
+            format!("names {servers} servers: an even number tolerates no more failures than one less"),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -134,7 +165,10 @@ async fn follow(core: Weak<Core>, server: usize, mut pushes: BoxStream<'static, 
             Push::Message { channel, text } if *channel == *core.channel => hear_own(&core, &text),
             Push::Message { channel, text } => core.hear_release(server, &channel, &text),
             Push::Listening(channel) => core.hears(server, &channel),
-            Push::Shaken => core.notices.post(Notice::Shaken),
+            Push::Shaken => {
+                core.notices.post(Notice::Shaken);
+                core.look_after(server);
+            }
         }
     }
 }
@@ -159,13 +193,24 @@ async fn tidy(core: Weak<Core>, timer: Timer) {
 }
 
 impl Core {
-    /// What a majority answers, as soon as that many have answered.
-    async fn ask_majority<T>(&self, ask: &Ask, read: impl Fn(Reply) -> Option<T>) -> Result<Vec<T>> {
-        let mut asked: stream::FuturesUnordered<_> =
-            self.members.iter().map(|member| member.ask(ask.clone())).collect();
+    /// What the servers answer: a majority of them at least, and the others if they do so within their limits.
+    async fn ask_all<T>(&self, ask: &Ask, read: impl Fn(Reply) -> Option<T>) -> Result<Vec<T>> {
+        let (began, mut limit) = (self.timer.now(), Duration::ZERO);
+        let mut asked = stream::FuturesUnordered::new();
+        for member in &self.members {
+            asked.push(member.ask(ask.clone()));
+            // One that failed a moment ago is asked, and not waited for.
+            limit = if member.is_worth_asking() { limit.max(member.limit(self.longest)) } else { limit };
+        }
         let (mut answers, mut failure) = (Vec::new(), None);
-        while answers.len() < self.majority() {
-            match asked.next().await {
+        loop {
+            let next = if answers.len() < self.majority() {
+                asked.next().await
+            } else {
+                let left = self.timer.now().until(began.after(limit));
+                self.timer.within(left, asked.next()).await.flatten()
+            };
+            match next {
                 None => break,
                 Some(Err(error)) => failure = Some(error),
                 Some(Ok(reply)) => answers.extend(read(reply)),
@@ -180,11 +225,11 @@ impl Core {
         Err(failure.into_iter().fold(error, Error::caused_by))
     }
 
-    /// These keys as a majority of the servers sees them. Those that nobody holds are left out.
+    /// These keys as the servers see them together. Those that nobody holds are left out.
     async fn views(&self, keys: Vec<Key>) -> Result<Vec<KeyView>> {
         let keys: Arc<[Key]> = keys.into();
         let sights = self
-            .ask_majority(&Ask::Inspect(keys.clone()), |reply| match reply {
+            .ask_all(&Ask::Inspect(keys.clone()), |reply| match reply {
                 Reply::Seen(sights) if sights.len() == keys.len() => Some(sights),
                 _ => None,
             })
@@ -269,7 +314,7 @@ impl Backend for Redlock {
                 return Ok(Page { items: core.views(vec![key]).await?, next: None });
             }
             let found = core
-                .ask_majority(&Ask::Keys(query.namespace), |reply| match reply {
+                .ask_all(&Ask::Keys(query.namespace), |reply| match reply {
                     Reply::Keys(keys) => Some(keys),
                     _ => None,
                 })
@@ -306,23 +351,7 @@ impl Backend for Redlock {
 
     fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         let core = self.core.clone();
-        Box::pin(self.run(async move {
-            let found = join_all(core.members.iter().map(|member| member.ask(Ask::Health))).await;
-            let mut findings = Vec::new();
-            for (member, found) in core.members.iter().zip(found) {
-                match found {
-                    Ok(Reply::Health(found)) => {
-                        findings.extend(found.into_iter().map(|finding| finding.of(&member.node)));
-                    }
-                    Ok(_) => {}
-                    Err(error) => {
-                        let advice = "a lock on a bare majority tolerates no further failure: bring it back";
-                        findings.push(Finding::warning("answers", error.to_string(), advice).of(&member.node));
-                    }
-                }
-            }
-            Ok(findings)
-        }))
+        Box::pin(self.run(async move { Ok(core.checkup().await) }))
     }
 }
 

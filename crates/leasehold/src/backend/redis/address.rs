@@ -115,7 +115,7 @@ fn servers(url: &Url, base: &str) -> Result<(Servers, i64)> {
 }
 
 #[cfg(feature = "tls")]
-fn encryption(url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
+pub(in crate::backend) fn encryption(url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
     let mut file = |name: &str| match url.take(name)? {
         None => Ok(None),
         Some(_) if !encrypted => Err(Error::option(name, "is for an encrypted connection: write rediss://")),
@@ -141,7 +141,7 @@ fn encryption(url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
 }
 
 #[cfg(not(feature = "tls"))]
-fn encryption(_url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
+pub(in crate::backend) fn encryption(_url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
     match encrypted {
         false => Ok(None),
         true => {

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::Escaped;
 
 /// A request failed that had been sent, or may have been.
-pub(super) fn of_request(error: &RedisError) -> Error {
+pub(in crate::backend) fn of_request(error: &RedisError) -> Error {
     match error.kind() {
         // A right may be found missing in the middle of a script, and what it did before stays done.
         redis::ErrorKind::Server(ServerErrorKind::NoPerm) => not_allowed(error).with_unknown_fate(),

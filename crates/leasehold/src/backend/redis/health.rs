@@ -8,10 +8,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What `INFO` says, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Health {
+pub(in crate::backend) struct Health {
     pub(super) version: String,
     /// Another one after each restart.
-    pub(super) run_id: String,
+    pub(in crate::backend) run_id: String,
     role: String,
     replicas: u32,
     memory_max: u64,
@@ -32,7 +32,7 @@ impl Health {
         Ok(Self::read(&text))
     }
 
-    fn read(info: &str) -> Self {
+    pub(in crate::backend) fn read(info: &str) -> Self {
         let field = |name: &str| {
             let mut lines = info.lines().filter_map(|line| line.split_once(':'));
             lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
@@ -50,7 +50,7 @@ impl Health {
     }
 
     /// Refuses a server on which locks cannot be trusted.
-    pub(super) fn refuse_if_unfit(&self, eviction_accepted: bool) -> Result<()> {
+    pub(in crate::backend) fn refuse_if_unfit(&self, eviction_accepted: bool) -> Result<()> {
         let unusable = |finding: Finding| {
             let advice = finding.advice.map(|advice| format!(": {advice}")).unwrap_or_default();
             Err(Error::new(ErrorKind::Unusable, format!("{}{advice}", finding.finding)))
@@ -61,7 +61,7 @@ impl Health {
     }
 
     /// Everything that was looked at.
-    pub(super) fn findings(&self, eviction_accepted: bool, replicas_wanted: u32) -> Vec<Finding> {
+    pub(in crate::backend) fn findings(&self, eviction_accepted: bool, replicas_wanted: u32) -> Vec<Finding> {
         vec![self.version(), self.role(replicas_wanted), self.eviction(eviction_accepted), self.persistence()]
     }
 

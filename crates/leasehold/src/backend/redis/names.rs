@@ -12,13 +12,13 @@ const VERBATIM: &[u8] = b" !\"#$&'()*+,/;<=>?@[\\]^`|~";
 
 /// The keys of one line, one behind the other in one text. All lie in one slot: the side keys name the lock in braces.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(in crate::backend) struct Names {
     text: String,
     ends: [usize; 5],
 }
 
 impl Names {
-    pub(super) fn of(key: &Key) -> Self {
+    pub(in crate::backend) fn of(key: &Key) -> Self {
         let lock = lock_name(key);
         let mut text = String::with_capacity(lock.len() * 5 + 48);
         text.push_str(&lock);
@@ -33,7 +33,7 @@ impl Names {
     }
 
     /// What other programs look at.
-    pub(super) fn lock(&self) -> &str {
+    pub(in crate::backend) fn lock(&self) -> &str {
         self.part(0..self.ends[0])
     }
 
@@ -54,7 +54,7 @@ impl Names {
         [self.lock(), part(lock, tickets), part(tickets, queue), part(queue, leases), self.entries()]
     }
 
-    pub(super) fn slot(&self) -> u16 {
+    pub(in crate::backend) fn slot(&self) -> u16 {
         slot(self.lock().as_bytes())
     }
 
@@ -73,7 +73,7 @@ fn lock_name(key: &Key) -> String {
 }
 
 /// A pattern that finds the locks and the entries of a namespace, and more.
-pub(super) fn pattern(namespace: &Namespace) -> String {
+pub(in crate::backend) fn pattern(namespace: &Namespace) -> String {
     // A namespace has no character that means something in a pattern.
     match namespace.as_str() {
         "" => "*".into(),
@@ -83,7 +83,7 @@ pub(super) fn pattern(namespace: &Namespace) -> String {
 
 /// The key that this is the lock or the entries of, in that namespace. In the empty namespace every key could be a lock of
 /// somebody, so there entries count, and tickets: whoever holds a key that nobody awaits has no entries.
-pub(super) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
+pub(in crate::backend) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
     let beside = |side: &[u8]| found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(side));
     let lock = match beside(b"}:entries") {
         Some(lock) => lock,

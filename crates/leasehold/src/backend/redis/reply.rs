@@ -18,7 +18,7 @@ use crate::queue;
 const FOREIGN_RECHECK: Duration = Duration::from_millis(50);
 
 /// A note as it stands behind an entry: when it was made in ms of the server's time, the pid, three lengths, then the texts.
-pub(super) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
+pub(in crate::backend) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
     let value = note.value.as_deref();
     let valued = value.map_or(-1, |value| value.len() as i64);
     let mut text = format!("{entered_ms} {} {} {} {valued} ", note.pid, note.owner.len(), note.host.len()).into_bytes();
@@ -28,7 +28,7 @@ pub(super) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
     text
 }
 
-fn note(text: &[u8]) -> Option<(Note, u64)> {
+pub(in crate::backend) fn note(text: &[u8]) -> Option<(Note, u64)> {
     let mut parts = text.splitn(6, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
     let (entered_ms, pid) = (number()?, number()?);
@@ -210,9 +210,20 @@ pub(super) fn sight(message: &[u8], key: &Key) -> Option<(KeyView, u64)> {
         let Record { claim, ticket, note, .. } = record(next()?, Capacity::Whole)?;
         let (place, token) = (Place { key: key.clone(), entry }, token(claim, ticket));
         let (age, lease_left) = (Duration::ZERO, Duration::from_millis(left));
-        let (yield_asked, foreign) = (false, false);
+        let (yield_asked, foreign, spread) = (false, false, None);
         view.capacity = Some(Capacity::Whole);
-        view.holders.push(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign });
+        view.holders.push(EntryView {
+            place,
+            claim,
+            ticket,
+            token,
+            note,
+            age,
+            lease_left,
+            yield_asked,
+            foreign,
+            spread,
+        });
     }
     Some((view, version))
 }
@@ -230,13 +241,24 @@ fn entry(parts: &Parts<'_>, key: &Key, capacity: Capacity, now: u64, holds: bool
     if let Ok(mark) = parts.bytes(4) {
         let note = Note { owner: String::from_utf8_lossy(mark).into(), ..Note::default() };
         let claim = Claim::Exclusive;
-        let (ticket, token, age) = (Ticket(0), None, Duration::ZERO);
-        return Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: true });
+        let (ticket, token, age, spread) = (Ticket(0), None, Duration::ZERO, None);
+        return Ok(EntryView {
+            place,
+            claim,
+            ticket,
+            token,
+            note,
+            age,
+            lease_left,
+            yield_asked,
+            foreign: true,
+            spread,
+        });
     }
     let Record { claim, ticket, note, entered_ms } = record(parts.bytes(1)?, capacity).ok_or_else(nonsense)?;
     let token = if holds { token(claim, ticket) } else { None };
     let age = Duration::from_millis((now / 1000).saturating_sub(entered_ms));
-    Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: false })
+    Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: false, spread: None })
 }
 
 /// A list of answers.

@@ -16,19 +16,19 @@ use crate::url::Host;
 
 /// What connections are made with.
 #[derive(Clone)]
-pub(super) struct Topology {
-    pub(super) servers: Servers,
-    pub(super) login: Login,
+pub(in crate::backend) struct Topology {
+    pub(in crate::backend) servers: Servers,
+    pub(in crate::backend) login: Login,
     /// For the sentinels themselves, which have users of their own.
-    pub(super) sentinel_login: Login,
-    pub(super) db: i64,
-    pub(super) tls: Option<Tls>,
+    pub(in crate::backend) sentinel_login: Login,
+    pub(in crate::backend) db: i64,
+    pub(in crate::backend) tls: Option<Tls>,
     /// How long a connection may take to make, and a request to be answered, before the connection counts as broken.
-    pub(super) patience: Duration,
+    pub(in crate::backend) patience: Duration,
 }
 
 #[derive(Clone)]
-pub(super) enum Servers {
+pub(in crate::backend) enum Servers {
     One(Host),
     Sentinels { at: Vec<Host>, master: String },
     Cluster(Vec<Host>),
@@ -36,18 +36,18 @@ pub(super) enum Servers {
 
 /// A user and a password, never shown.
 #[derive(Clone, Default)]
-pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+pub(in crate::backend) struct Login {
+    pub(in crate::backend) user: Option<String>,
+    pub(in crate::backend) password: Option<String>,
 }
 
 /// PEM texts for an encrypted connection. Certificates are always verified; without a CA, by the system's.
 #[derive(Clone, Default)]
-pub(super) struct Tls {
+pub(in crate::backend) struct Tls {
     #[cfg(feature = "tls")]
-    pub(super) ca: Option<Vec<u8>>,
+    pub(in crate::backend) ca: Option<Vec<u8>>,
     #[cfg(feature = "tls")]
-    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(in crate::backend) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Who has which keys, as far as we know.
@@ -154,7 +154,7 @@ impl Topology {
 
 impl Topology {
     /// A new connection to one server, which lives on the runtime that this is called on.
-    pub(super) async fn connect(&self, host: &Host, hear: Option<Hear>) -> Result<MultiplexedConnection> {
+    pub(in crate::backend) async fn connect(&self, host: &Host, hear: Option<Hear>) -> Result<MultiplexedConnection> {
         self.open(host, &self.login, self.db, hear).await
     }
 
@@ -208,7 +208,7 @@ impl Topology {
 }
 
 /// What is done with messages that a server sends by itself.
-pub(super) type Hear = std::sync::Arc<dyn Fn(PushInfo) + Send + Sync>;
+pub(in crate::backend) type Hear = std::sync::Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// How many requests may be on their way to the socket before a further one waits.
 const PIPELINE_MAX: usize = 512;

@@ -13,7 +13,6 @@ use futures_util::future::join_all;
 
 use crate::backend::redlock::core::Core;
 use crate::backend::redlock::node::{Ask, Epoch, Memory, Reply};
-use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::deadline;
 
@@ -21,15 +20,9 @@ use crate::lease::deadline;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// A server remembers nothing. It is admitted in the background, unless somebody else does so first.
-    pub(super) fn has_forgotten(self: &Arc<Self>, server: usize) {
+    /// A server may have forgotten what it knew. If so, it is admitted in the background, unless somebody else does so first.
+    pub(super) fn look_after(self: &Arc<Self>, server: usize) {
         if !self.admitting[server].swap(true, AcqRel) {
-            tracing::warn!(
-                target: "leasehold::redlock",
-                server = %self.members[server].node,
-                "it has forgotten what it knew, and takes part again {:?} from now",
-                self.longest
-            );
             let core = self.clone();
             self.spawn(async move {
                 while !core.admit(server).await {
@@ -57,13 +50,18 @@ impl Core {
 
     /// One round: wait, collect, admit. True if the server takes part afterwards.
     async fn admit(self: &Arc<Self>, server: usize) -> bool {
-        let mark = match self.survey_one(server).await {
+        let memories = self.survey().await;
+        let mark = match &memories[server] {
             Ok(Memory::Ready { .. }) => return true,
-            Ok(Memory::Blank { mark, .. }) => mark,
+            Ok(Memory::Blank { mark, .. }) => *mark,
             Err(_) => return false,
         };
-        // From here on it is known to remember nothing, and to have granted nothing since it forgot.
-        self.timer.sleep_until(self.all_is_over_at()).await;
+        let (node, longest) = (&self.members[server].node, self.longest_of(&memories));
+        tracing::warn!(target: "leasehold::redlock", server = %node, ?longest, "it remembers nothing, and stays out for so long");
+        // From here on it is known to remember nothing, and to have granted nothing since it forgot. What it granted before
+        // is over when the longest lease is that anybody grants.
+        let over_at = deadline::dead_after(self.timer.now(), longest);
+        self.timer.sleep_until(over_at).await;
         let memories = self.survey().await;
         match &memories[server] {
             Ok(Memory::Ready { .. }) => return true,
@@ -72,12 +70,16 @@ impl Core {
             Ok(Memory::Blank { .. }) | Err(_) => return false,
         }
         let Some(floor) = self.floor(&memories) else { return false };
-        self.admit_now(server, mark, floor).await.is_ok_and(|admitted| admitted)
+        self.admit_now(server, mark, floor, self.longest_of(&memories)).await.is_ok_and(|admitted| admitted)
     }
 
-    /// When no lease and no attempt of now can be believed in any more.
-    fn all_is_over_at(&self) -> Moment {
-        deadline::dead_after(self.timer.now(), self.longest)
+    /// The longest lease that we or any server would grant.
+    fn longest_of(&self, memories: &[Result<Memory>]) -> Duration {
+        let granted = memories.iter().filter_map(|memory| match memory {
+            Ok(Memory::Ready { longest, .. }) => Some(*longest),
+            Ok(Memory::Blank { .. }) | Err(_) => None,
+        });
+        granted.fold(self.longest, Duration::max)
     }
 
     /// Below which no fence of a server may be that is admitted now; `None` if nobody can say.
@@ -85,7 +87,7 @@ impl Core {
     /// A majority that remembers knows all tokens there are. If fewer do, the memory of the store is lost. It begins anew
     /// with the time, which all tokens have grown with so far; but only if every server answers, or one that remembers more
     /// might come back.
-    pub(super) fn floor(&self, memories: &[Result<Memory>]) -> Option<u64> {
+    fn floor(&self, memories: &[Result<Memory>]) -> Option<u64> {
         let fences = memories.iter().filter_map(|memory| match memory {
             Ok(Memory::Ready { highest, .. }) => Some(*highest),
             Ok(Memory::Blank { .. }) | Err(_) => None,
@@ -101,8 +103,8 @@ impl Core {
         all_answer.then(|| highest.max(self.guess.next()))
     }
 
-    pub(super) async fn admit_now(&self, server: usize, mark: u64, floor: u64) -> Result<bool> {
-        let (longest, epoch) = (self.longest, Epoch(self.chance.number() >> 12));
+    async fn admit_now(&self, server: usize, mark: u64, floor: u64, longest: Duration) -> Result<bool> {
+        let epoch = Epoch(self.chance.number() >> 12);
         let reply = self.members[server].ask(Ask::Admit { mark, floor, longest, epoch }).await?;
         Ok(matches!(reply, Reply::Done))
     }
@@ -119,20 +121,17 @@ impl Core {
         }
         refuse_same(&memories)?;
         for memory in memories.iter().flatten() {
-            if let Memory::Ready { highest, longest, .. } = memory {
+            if let Memory::Ready { highest, .. } = memory {
                 self.guess.learn(*highest);
-                if *longest < self.longest {
-                    tracing::debug!(target: "leasehold::redlock", ?longest, "a server grants shorter leases only");
-                }
             }
         }
         let all_blank = memories.iter().all(|memory| matches!(memory, Ok(Memory::Blank { .. })));
         for (server, memory) in memories.iter().enumerate() {
             match memory {
                 Ok(Memory::Blank { mark, .. }) if all_blank && accept_blank => {
-                    self.admit_now(server, *mark, self.guess.next()).await?;
+                    self.admit_now(server, *mark, self.guess.next(), self.longest).await?;
                 }
-                Ok(Memory::Blank { .. }) => self.has_forgotten(server),
+                Ok(Memory::Blank { .. }) => self.look_after(server),
                 Ok(Memory::Ready { .. }) | Err(_) => {}
             }
         }

@@ -16,6 +16,7 @@ use crate::backend::redlock::core::{Core, Ours};
 use crate::backend::redlock::member::Member;
 use crate::backend::redlock::node::{Ask, Grant, Reply, Sight};
 use crate::backend::redlock::quorum::{Ballot, Step};
+use crate::backend::redlock::token::TOKEN_MAX;
 use crate::backend::redlock::view;
 use crate::backend::{Lease, LeaseId, Request, Standing};
 use crate::clock::Moment;
@@ -25,6 +26,9 @@ use crate::lease::deadline;
 
 /// How soon a refused attempt is repeated at the latest, if nobody tells that the key is free.
 const RECHECK: Duration = Duration::from_secs(1);
+
+/// What part of the lease servers are waited for at most, if nobody contests the lock.
+const LEASE_SHARE: u32 = 10;
 
 /// Starts an attempt. It runs to its end even if nobody waits for the answer.
 pub(super) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Standing>> {
@@ -40,6 +44,8 @@ struct Attempt {
     asked: FuturesUnordered<BoxFuture<'static, (usize, Question, Result<Reply>)>>,
     /// When a server that has not answered counts as silent.
     limits: BTreeSet<(Moment, usize, Question)>,
+    /// Until when any server is waited for.
+    latest: Moment,
     /// Until when the lease could be believed in.
     ends: Moment,
     votes: Vec<Vote>,
@@ -67,10 +73,11 @@ impl Attempt {
     fn new(core: Arc<Core>, request: Request) -> Self {
         let servers = core.members.len();
         let guess = request.claim.is_exclusive().then(|| core.guess.next());
-        let ends = deadline::believe_until(core.timer.now(), request.terms.holding);
+        let (now, ttl) = (core.timer.now(), request.terms.holding);
+        let (latest, ends) = (now.after(ttl / LEASE_SHARE), deadline::believe_until(now, ttl));
         let (ballot, asked) = (Ballot::new(servers, guess), FuturesUnordered::new());
         let votes = (0..servers).map(|_| Vote::Open).collect();
-        let mut attempt = Self { core, request, ballot, asked, limits: BTreeSet::new(), ends, votes };
+        let mut attempt = Self { core, request, ballot, asked, limits: BTreeSet::new(), latest, ends, votes };
         attempt.ask_for_grants(guess.unwrap_or_default());
         attempt
     }
@@ -83,9 +90,14 @@ impl Attempt {
     fn ask_for_grants(&mut self, guess: u64) {
         let (core, request) = (self.core.clone(), &self.request);
         let (shared, ttl, note) = (!request.claim.is_exclusive(), self.ttl(), request.note.clone());
-        let worth_asking: Vec<bool> = core.members.iter().map(Member::is_worth_asking).collect();
+        let mut worth_asking: Vec<bool> = core.members.iter().map(Member::is_worth_asking).collect();
+        if worth_asking.iter().filter(|asked| **asked).count() < core.majority() {
+            // Nothing is spared by leaving them alone: without them there is no lock.
+            worth_asking.fill(true);
+        }
         let open = worth_asking.iter().map(|asked| u32::from(*asked)).collect();
-        core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, open });
+        let asked = worth_asking.clone();
+        core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, asked, open });
         let channel = core.channel.clone();
         let grant = Arc::new(Grant { place: request.place.clone(), shared, ttl, guess, channel, note });
         for (server, worth_asking) in worth_asking.into_iter().enumerate() {
@@ -99,7 +111,12 @@ impl Attempt {
 
     fn ask(&mut self, server: usize, question: Question, ask: Ask) {
         let member = &self.core.members[server];
-        self.limits.insert((self.core.timer.now().after(member.limit(self.ttl())), server, question));
+        let trips = match question {
+            Question::Grant => 1,
+            // The lock is ours there already, so nobody is kept waiting by our patience.
+            Question::Commit => 2,
+        };
+        self.limits.insert((self.core.timer.now().after(member.limit(self.ttl()) * trips), server, question));
         let asked = member.ask(ask);
         self.asked.push(Box::pin(async move { (server, question, asked.await) }));
     }
@@ -137,6 +154,11 @@ impl Attempt {
                 Step::Wait => {}
                 Step::Held { token } => return Some(token),
                 Step::Failed => return None,
+                Step::Commit { token, .. } if token > TOKEN_MAX => {
+                    let why = "the tokens have run out: a server has seen the largest there is";
+                    self.votes.fill_with(|| Vote::Unknown(Error::new(ErrorKind::Unusable, why)));
+                    return None;
+                }
                 Step::Commit { token, to } => {
                     for (server, epoch) in to {
                         let place = self.request.place.clone();
@@ -166,8 +188,13 @@ impl Attempt {
             }
             (None, Some((at, server, question))) => {
                 self.limits.remove(&(at, server, question));
-                self.core.members[server].is_overdue();
+                let contested = self.votes.iter().any(|vote| matches!(vote, Vote::Busy(_)));
                 match question {
+                    // Nobody else wants it, as far as anybody says: then a slow majority is better than none.
+                    Question::Grant if !contested && at < self.latest => {
+                        self.limits.insert((self.latest, server, question));
+                        Step::Wait
+                    }
                     Question::Grant => self.ballot.missing(server),
                     Question::Commit => self.ballot.committed(server, false),
                 }
@@ -200,7 +227,7 @@ impl Attempt {
         match reply {
             Ok(Reply::Busy(sight)) => Vote::Busy(*sight),
             Ok(Reply::NotReady) => {
-                self.core.has_forgotten(server);
+                self.core.look_after(server);
                 Vote::No(unreachable("it has forgotten what it knew, and grants nothing until it is admitted again"))
             }
             Ok(Reply::TooLong { longest }) => Vote::No(Error::option(

@@ -49,6 +49,8 @@ pub(super) struct Ours {
     pub(super) ttl: Duration,
     pub(super) note: crate::backend::Note,
     pub(super) token: u64,
+    /// Which servers were ever asked for it.
+    pub(super) asked: Vec<bool>,
     /// For each server, how many requests to grant the lock are under way or have an unknown outcome.
     pub(super) open: Vec<u32>,
 }

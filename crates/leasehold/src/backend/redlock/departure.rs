@@ -35,7 +35,12 @@ async fn leave(core: Arc<Core>, place: Place, answer: oneshot::Sender<Result<Dep
     let dead_after = deadline::dead_after(began, ttl);
     let mut asked = FuturesUnordered::new();
     let mut limit = Duration::ZERO;
+    let mut tally = Tally::new(core.members.len());
     for (server, member) in core.members.iter().enumerate() {
+        if ours.as_ref().is_some_and(|ours| !ours.asked[server]) {
+            tally.count(false); // it was never there
+            continue;
+        }
         // Somebody else's is barred everywhere, or its owner would plant it again where it is missed.
         let open = ours.as_ref().is_none_or(|ours| ours.open[server] > 0);
         let departure = member::Departure { place: place.clone(), bar: open.then_some(ttl), held: true, dead_after };
@@ -47,7 +52,6 @@ async fn leave(core: Arc<Core>, place: Place, answer: oneshot::Sender<Result<Dep
             core.owe(server, departure);
         }
     }
-    let mut tally = Tally::new(core.members.len());
     let mut failure = None;
     let mut answer = Some(answer);
     let mut until = began.after(limit);

@@ -60,12 +60,19 @@ impl Member {
     /// One request. Its answer, or the lack of one, tells how the server fares.
     pub(super) fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Reply>> {
         let (breaker, timer, patience) = (self.breaker.clone(), self.timer.clone(), self.patience);
-        let answer = self.node.ask(ask);
+        let (limit, answer) = (self.limit(patience), self.node.ask(ask));
         let sent_at = timer.now();
         locked(&breaker).sent();
         let under_way = UnderWay(breaker);
         Box::pin(async move {
-            let answer = timer.within(patience, answer).await.unwrap_or_else(|| Err(no_answer()));
+            let mut answer = answer;
+            let mut answered = timer.within(limit, &mut answer).await;
+            if answered.is_none() {
+                // From here on the server counts as failing, whether anybody still needs its answer or not.
+                locked(&under_way.0).failed(timer.now());
+                answered = timer.within(patience.saturating_sub(limit), answer).await;
+            }
+            let answer = answered.unwrap_or_else(|| Err(no_answer()));
             let now = timer.now();
             match &answer {
                 Err(error) if error.kind() == ErrorKind::Unreachable => locked(&under_way.0).failed(now),
@@ -79,11 +86,6 @@ impl Member {
     /// How long it is waited for.
     pub(super) fn limit(&self, ttl: Duration) -> Duration {
         locked(&self.breaker).limit(ttl)
-    }
-
-    /// It has not answered within its limit.
-    pub(super) fn is_overdue(&self) {
-        locked(&self.breaker).failed(self.timer.now());
     }
 
     /// Its round trip, if one was measured.

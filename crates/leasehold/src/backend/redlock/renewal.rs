@@ -118,7 +118,11 @@ fn plant(core: &Arc<Core>, kept: Kept, sent_at: Moment) {
             continue;
         }
         // Noted before it is sent: whoever gives the lock up meanwhile has to bar it.
-        if !core.update(entry, |ours| ours.open[server] += 1) {
+        let noted = core.update(entry, |ours| {
+            ours.asked[server] = true;
+            ours.open[server] += 1;
+        });
+        if !noted {
             return;
         }
         let (note, channel) = (ours.note.clone(), core.channel.clone());
@@ -127,7 +131,7 @@ fn plant(core: &Arc<Core>, kept: Kept, sent_at: Moment) {
         core.clone().spawn(async move {
             let planted = planted.await;
             if matches!(planted, Ok(Reply::NotReady)) {
-                core.has_forgotten(server);
+                core.look_after(server);
             }
             if planted.is_ok() || planted.is_err_and(|error| error.fate() == Fate::NotApplied) {
                 core.update(entry, |ours| ours.open[server] = ours.open[server].saturating_sub(1));

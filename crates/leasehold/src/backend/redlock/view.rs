@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::backend::redlock::node::{SeenEntry, Sight};
 use crate::backend::redlock::quorum::majority;
-use crate::backend::{EntryId, EntryView, Place};
+use crate::backend::{EntryId, EntryView, Place, Spread};
 use crate::claim::Claim;
 use crate::fence::{FencingToken, Ticket};
 use crate::key::Key;
@@ -17,13 +17,13 @@ pub(super) fn merged(key: &Key, sights: &[&Sight], servers: usize, silent: usize
         found.entry(entry.entry).or_default().push(entry);
     }
     let holding = found.into_values().filter(|seen| seen.len() + silent >= majority(servers));
-    let mut holders: Vec<EntryView> = holding.map(|seen| entry_view(key, &seen)).collect();
+    let mut holders: Vec<EntryView> = holding.map(|seen| entry_view(key, &seen, servers)).collect();
     holders.sort_by_key(|holder| (std::cmp::Reverse(holder.age), holder.place.entry));
     holders
 }
 
 /// What is said of one entry in several places.
-fn entry_view(key: &Key, seen: &[&SeenEntry]) -> EntryView {
+fn entry_view(key: &Key, seen: &[&SeenEntry], servers: usize) -> EntryView {
     let first = seen[0];
     let most = |what: fn(&SeenEntry) -> u64| seen.iter().map(|entry| what(entry)).max().unwrap_or_default();
     let token = if first.shared || first.foreign { 0 } else { most(|entry| entry.token) };
@@ -37,5 +37,10 @@ fn entry_view(key: &Key, seen: &[&SeenEntry]) -> EntryView {
         lease_left: seen.iter().map(|entry| entry.lease_left).max().unwrap_or_default(),
         yield_asked: seen.iter().any(|entry| entry.yield_asked),
         foreign: first.foreign,
+        spread: Some(Spread { on: count(seen.len()), of: count(servers) }),
     }
+}
+
+fn count(servers: usize) -> u32 {
+    u32::try_from(servers).unwrap_or(u32::MAX)
 }

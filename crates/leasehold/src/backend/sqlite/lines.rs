@@ -567,5 +567,6 @@ fn entry_view(row: &Row<'_>, key: &Key, now: Moment) -> Result<EntryView> {
         lease_left: now.until(moment(row.get(9).map_err(fault)?)),
         yield_asked: row.get(10).map_err(fault)?,
         foreign: false,
+        spread: None,
     })
 }

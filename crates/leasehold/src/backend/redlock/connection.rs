@@ -1,0 +1,333 @@
+//! A node that is a Redis server: one connection to it, made when needed and replaced when broken.
+//!
+//! A request is sent once, unless the server says that it did nothing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
+use tokio::sync::{Notify, mpsc};
+
+use crate::backend::redis::health::Health;
+use crate::backend::redis::topology::{Hear, Topology};
+use crate::backend::redis::{fault, names};
+use crate::backend::redlock::node::{Ask, Node, Push, Reply};
+use crate::backend::redlock::scripts::{SCRIPTS, Script};
+use crate::backend::redlock::wording::{self, MEMORY};
+use crate::clock::{Clock, Timer};
+use crate::error::{Error, ErrorKind, Result};
+use crate::key::{Key, Namespace};
+use crate::sync::locked;
+use crate::url::Host;
+
+/// How often a connection that says nothing is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// The first pause after a failure to listen; it doubles with each in a row up to the second.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How many keys a server looks at in one step of a listing.
+const SCAN_STEP: usize = 1000;
+
+pub(super) struct Server(Arc<Wire>);
+
+struct Wire {
+    host: Host,
+    topology: Topology,
+    eviction_accepted: bool,
+    state: Mutex<State>,
+    /// Held by whoever makes a connection, so that a hundred waiters make one.
+    opening: tokio::sync::Mutex<()>,
+    /// There is something else to listen to, or the connection broke.
+    stirred: Arc<Notify>,
+    pushes: mpsc::UnboundedSender<Push>,
+    heard: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Link>,
+    /// Tells a connection from the one that replaced it.
+    opened: u64,
+    /// Which server answered last: another one after each restart.
+    run_id: Option<Arc<str>>,
+    wanted: BTreeSet<String>,
+}
+
+#[derive(Clone)]
+struct Link {
+    connection: MultiplexedConnection,
+    number: u64,
+    run_id: Arc<str>,
+}
+
+impl Server {
+    pub(super) fn new(host: Host, topology: Topology, eviction_accepted: bool) -> Self {
+        let (pushes, heard) = mpsc::unbounded_channel();
+        let (state, opening, stirred) = (Mutex::default(), tokio::sync::Mutex::default(), Arc::default());
+        let heard = Mutex::new(Some(heard));
+        Self(Arc::new(Wire { host, topology, eviction_accepted, state, opening, stirred, pushes, heard }))
+    }
+}
+
+impl Node for Server {
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Reply>> {
+        let wire = self.0.clone();
+        Box::pin(async move {
+            let mut link = wire.link().await?;
+            let answer = link.carry_out(&ask, &wire).await;
+            answer.map_err(|failure| match failure {
+                Failure::Redis(error) => {
+                    wire.learn_from(&error, &link);
+                    fault::of_request(&error)
+                }
+                Failure::Other(error) => error,
+            })
+        })
+    }
+
+    fn listen(&self, channel: &str) {
+        locked(&self.0.state).wanted.insert(channel.into());
+        self.0.stirred.notify_one();
+    }
+
+    fn unlisten(&self, channel: &str) {
+        locked(&self.0.state).wanted.remove(channel);
+        self.0.stirred.notify_one();
+    }
+
+    fn pushes(&self) -> BoxStream<'static, Push> {
+        let Some(heard) = locked(&self.0.heard).take() else { return Box::pin(stream::pending()) };
+        tokio::spawn(keep_listening(self.0.clone()));
+        Box::pin(stream::unfold(heard, async |mut heard| heard.recv().await.map(|push| (push, heard))))
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.host.fmt(f)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({})", self.0.host)
+    }
+}
+
+/// Why a request failed.
+enum Failure {
+    Redis(RedisError),
+    Other(Error),
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Wire {
+    async fn link(self: &Arc<Self>) -> Result<Link> {
+        if let Some(link) = &locked(&self.state).link {
+            return Ok(link.clone());
+        }
+        let _only_one = self.opening.lock().await;
+        if let Some(link) = &locked(&self.state).link {
+            return Ok(link.clone());
+        }
+        // Nothing has been asked yet, so whatever goes wrong here has done nothing.
+        self.connect().await.map_err(Error::with_no_effect)
+    }
+
+    /// A new connection, once the server is known to be fit, and to remember what it says it does.
+    async fn connect(self: &Arc<Self>) -> Result<Link> {
+        let hear: Hear = {
+            let (pushes, stirred) = (self.pushes.clone(), self.stirred.clone());
+            Arc::new(move |push| hear(push, &pushes, &stirred))
+        };
+        let mut connection = self.topology.connect(&self.host, Some(hear)).await?;
+        let info = connection.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
+        let health = health(info.map_err(|error| fault::of_request(&error))?)?;
+        health.refuse_if_unfit(self.eviction_accepted)?;
+        let durable = u8::from(loses_nothing(&mut connection).await);
+        let run_id: Arc<str> = health.run_id.into();
+        let args = [run_id.as_bytes().to_vec(), durable.to_string().into_bytes()];
+        let greeting = wording::call(&SCRIPTS.greet, &[MEMORY.to_owned()], &args);
+        let greeted = send(&mut connection, &SCRIPTS.greet, &greeting).await;
+        greeted.map_err(|error| fault::of_request(&error))?;
+        let mut state = locked(&self.state);
+        state.opened += 1;
+        let link = Link { connection, number: state.opened, run_id: run_id.clone() };
+        if state.run_id.replace(run_id.clone()).is_some_and(|before| before != run_id) {
+            let _ = self.pushes.send(Push::Shaken); // nobody may follow any more
+        }
+        state.link = Some(link.clone());
+        drop(state);
+        self.stirred.notify_one();
+        Ok(link)
+    }
+
+    fn forget(&self, link: &Link) {
+        let mut state = locked(&self.state);
+        if state.link.as_ref().is_some_and(|known| known.number == link.number) {
+            state.link = None;
+        }
+    }
+
+    fn learn_from(&self, error: &RedisError, link: &Link) {
+        use ServerErrorKind as Said;
+        match error.kind() {
+            redis::ErrorKind::Server(Said::ReadOnly | Said::MasterDown) => self.forget(link),
+            redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {}
+            // One that is slow is not replaced: what it was asked before must not be overtaken on another connection.
+            _ if error.is_timeout() => {}
+            _ => self.forget(link),
+        }
+    }
+}
+
+impl Link {
+    async fn carry_out(&mut self, ask: &Ask, wire: &Wire) -> Result<Reply, Failure> {
+        match (ask, wording::script_of(ask, &self.run_id)) {
+            (_, Some((script, call))) => {
+                let answer = send(&mut self.connection, script, &call).await?;
+                Ok(wording::reply_of(ask, &self.run_id, &answer)?)
+            }
+            (Ask::Keys(namespace), None) => Ok(Reply::Keys(self.keys(namespace).await?)),
+            (_, None) => {
+                let info = self.connection.send_packed_command(&redis::cmd("INFO")).await?.extract_error()?;
+                let health = health(info)?;
+                Ok(Reply::Health(health.findings(wire.eviction_accepted, 0)))
+            }
+        }
+    }
+
+    /// Every key of a namespace that may be a lock. As many trips as all keys on the server have steps.
+    async fn keys(&mut self, namespace: &Namespace) -> Result<Vec<Key>, Failure> {
+        let pattern = names::pattern(namespace);
+        let (mut keys, mut cursor) = (Vec::new(), 0u64);
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_STEP);
+            let answer = self.connection.send_packed_command(&scan).await?.extract_error()?;
+            let (next, found): (u64, Vec<Vec<u8>>) = redis::from_redis_value(answer)
+                .map_err(|_| Error::new(ErrorKind::Protocol, "SCAN did not answer with keys"))?;
+            keys.extend(found.iter().filter_map(|name| names::key_of(namespace, name)));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(keys);
+            }
+        }
+    }
+}
+
+/// Calls a script by its digest, which the server may have forgotten: then it did nothing, and is told.
+async fn send(connection: &mut MultiplexedConnection, script: &Script, call: &Cmd) -> Result<Value, RedisError> {
+    match connection.send_packed_command(call).await.and_then(Value::extract_error) {
+        Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
+        answer => return answer,
+    }
+    connection.send_packed_command(redis::cmd("SCRIPT").arg("LOAD").arg(&script.code)).await?.extract_error()?;
+    connection.send_packed_command(call).await?.extract_error()
+}
+
+fn health(info: Value) -> Result<Health> {
+    let text: String = match info {
+        Value::VerbatimString { text, .. } => text,
+        other => redis::from_redis_value(other).map_err(|_| Error::new(ErrorKind::Protocol, "INFO is no text"))?,
+    };
+    Ok(Health::read(&text))
+}
+
+/// Whether each write is on disk before it is answered. A server that will not say is taken for one that may forget.
+async fn loses_nothing(connection: &mut MultiplexedConnection) -> bool {
+    for (setting, wanted) in [("appendonly", "yes"), ("appendfsync", "always")] {
+        let asked = redis::cmd("CONFIG").arg("GET").arg(setting).to_owned();
+        let answer = connection.send_packed_command(&asked).await.and_then(Value::extract_error);
+        let found: Option<Vec<(String, String)>> = answer.ok().and_then(|answer| redis::from_redis_value(answer).ok());
+        if !found.is_some_and(|found| found.iter().any(|(_, value)| value == wanted)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Called by a connection with whatever the server pushes. Does not block.
+fn hear(push: PushInfo, pushes: &mpsc::UnboundedSender<Push>, stirred: &Notify) {
+    if push.kind == PushKind::Disconnection {
+        stirred.notify_one();
+        return;
+    }
+    let mut parts = push.data.into_iter();
+    if push.kind == PushKind::Message
+        && let (Some(Value::BulkString(channel)), Some(Value::BulkString(text))) = (parts.next(), parts.next())
+        && let Ok(channel) = String::from_utf8(channel)
+    {
+        let _ = pushes.send(Push::Message { channel, text }); // nobody may follow any more
+    }
+}
+
+/// Stays connected and subscribed, until its runtime ends.
+async fn keep_listening(wire: Arc<Wire>) {
+    let timer = Timer::on_callers_runtime(Clock::boot());
+    let (mut heard, mut number, mut pause) = (BTreeSet::new(), 0, PAUSE);
+    loop {
+        match listen(&wire, &mut heard, &mut number).await {
+            Ok(()) => {
+                pause = PAUSE;
+                timer.within(PING_EVERY, wire.stirred.notified()).await;
+            }
+            Err(error) => {
+                tracing::debug!(target: "leasehold::redlock", server = %wire.host, %error, "not listening");
+                timer.sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// Subscribes to what somebody wants to hear, and to nothing else. Finds out whether the connection is still there.
+async fn listen(wire: &Arc<Wire>, heard: &mut BTreeSet<String>, number: &mut u64) -> Result<()> {
+    let mut link = wire.link().await?;
+    if link.number != *number {
+        heard.clear();
+        *number = link.number;
+    }
+    let result = subscribe(wire, &mut link, heard).await;
+    if result.is_err() {
+        wire.forget(&link);
+    }
+    result.map_err(|error| fault::of_request(&error))
+}
+
+async fn subscribe(wire: &Wire, link: &mut Link, heard: &mut BTreeSet<String>) -> Result<(), RedisError> {
+    let wanted = locked(&wire.state).wanted.clone();
+    for channel in &wanted {
+        if !heard.contains(channel) {
+            link.connection.subscribe(channel).await?;
+            heard.insert(channel.clone());
+            let _ = wire.pushes.send(Push::Listening(channel.clone())); // nobody may follow any more
+        }
+    }
+    let unwanted: Vec<String> = heard.difference(&wanted).cloned().collect();
+    for channel in unwanted {
+        link.connection.unsubscribe(&channel).await?;
+        heard.remove(&channel);
+    }
+    link.connection.send_packed_command(&redis::cmd("PING")).await?.extract_error()?;
+    Ok(())
+}
