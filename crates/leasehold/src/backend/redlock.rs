@@ -313,6 +313,7 @@ impl Backend for Redlock {
             if let Some(key) = query.key {
                 return Ok(Page { items: core.views(vec![key]).await?, next: None });
             }
+            let bare = query.namespace.as_str().is_empty();
             let found = core
                 .ask_all(&Ask::Keys(query.namespace), |reply| match reply {
                     Reply::Keys(keys) => Some(keys),
@@ -324,7 +325,12 @@ impl Backend for Redlock {
                 keys.into_iter().filter(|key| query.after.as_ref().is_none_or(|after| after < key)).collect();
             let next = if keys.len() > query.keys_max { keys.get(query.keys_max.max(1) - 1).cloned() } else { None };
             keys.truncate(query.keys_max);
-            Ok(Page { items: core.views(keys).await?, next })
+            let mut items = core.views(keys).await?;
+            if bare {
+                // Any key of a server could be a lock of somebody then. Only ours are known to be.
+                items.retain(|view| view.holders.iter().any(|holder| !holder.foreign));
+            }
+            Ok(Page { items, next })
         }))
     }
 

@@ -4,6 +4,7 @@ mod faults;
 mod interop;
 mod memory;
 mod network;
+mod rights;
 mod waiting;
 
 use std::time::Duration;

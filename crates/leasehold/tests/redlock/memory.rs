@@ -27,8 +27,8 @@ async fn a_server_that_forgot_grants_nothing_until_every_lease_of_before_is_over
     let token = locks.mutex("k").unwrap().lock().await.unwrap().token();
     until("it is given back", async || quorum.holding("k") == [false; 3]).await;
     let forgetful = &quorum.servers[0];
-    forgetful.restart_empty().unwrap();
     let forgot_at = timer().now();
+    forgetful.restart_empty().unwrap();
     let guard = soon("the others suffice", locks.mutex("k").unwrap().lock()).await.unwrap();
     assert!(guard.token() > token);
     until("it takes part again", async || takes_part(forgetful)).await;

@@ -83,13 +83,18 @@ pub(in crate::backend) fn pattern(namespace: &Namespace) -> String {
 
 /// The key that this is the lock or the entries of, in that namespace. In the empty namespace every key could be a lock of
 /// somebody, so there entries count, and tickets: whoever holds a key that nobody awaits has no entries.
-pub(in crate::backend) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
+pub(super) fn key_of(namespace: &Namespace, found: &[u8]) -> Option<Key> {
     let beside = |side: &[u8]| found.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(side));
     let lock = match beside(b"}:entries") {
         Some(lock) => lock,
         None if namespace.as_str().is_empty() => beside(b"}:tickets")?,
         None => found,
     };
+    key_of_lock(namespace, lock)
+}
+
+/// The key that this is the lock of, in that namespace, if it is the lock of any.
+pub(in crate::backend) fn key_of_lock(namespace: &Namespace, lock: &[u8]) -> Option<Key> {
     let name = match namespace.as_str() {
         "" => lock,
         namespace => lock.strip_prefix(namespace.as_bytes())?.strip_prefix(b":")?,

@@ -13,7 +13,6 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
 use crate::backend::redlock::core::{Core, Ours};
-use crate::backend::redlock::member::Member;
 use crate::backend::redlock::node::{Ask, Grant, Reply, Sight};
 use crate::backend::redlock::quorum::{Ballot, Step};
 use crate::backend::redlock::token::TOKEN_MAX;
@@ -90,11 +89,7 @@ impl Attempt {
     fn ask_for_grants(&mut self, guess: u64) {
         let (core, request) = (self.core.clone(), &self.request);
         let (shared, ttl, note) = (!request.claim.is_exclusive(), self.ttl(), request.note.clone());
-        let mut worth_asking: Vec<bool> = core.members.iter().map(Member::is_worth_asking).collect();
-        if worth_asking.iter().filter(|asked| **asked).count() < core.majority() {
-            // Nothing is spared by leaving them alone: without them there is no lock.
-            worth_asking.fill(true);
-        }
+        let worth_asking = core.worth_asking();
         let open = worth_asking.iter().map(|asked| u32::from(*asked)).collect();
         let asked = worth_asking.clone();
         core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, asked, open });
@@ -126,7 +121,10 @@ impl Attempt {
         let standing = match held {
             Some(_) if self.core.timer.now() >= self.ends => Err(self.too_late()),
             Some(token) => Ok(self.holding(token)),
-            None => self.failure(),
+            None => {
+                self.hear_whether_it_is_busy().await;
+                self.failure()
+            }
         };
         let held = matches!(standing, Ok(Standing::Holding { .. }));
         if !held {
@@ -167,6 +165,22 @@ impl Attempt {
                 }
             }
             step = self.next().await;
+        }
+    }
+
+    /// It cannot be had. Whether that is because somebody has it may need one more answer than that it cannot.
+    async fn hear_whether_it_is_busy(&mut self) {
+        let needed = self.core.majority();
+        loop {
+            let count = |which: fn(&Vote) -> bool| self.votes.iter().filter(|vote| which(vote)).count();
+            let (busy, granted) =
+                (count(|vote| matches!(vote, Vote::Busy(_))), count(|vote| matches!(vote, Vote::Granted)));
+            let open = count(|vote| matches!(vote, Vote::Open));
+            let unclear = busy > 0 && busy + granted < needed && busy + granted + open >= needed;
+            if !unclear || self.limits.is_empty() {
+                return;
+            }
+            self.next().await;
         }
     }
 

@@ -226,7 +226,7 @@ impl Link {
             let answer = self.connection.send_packed_command(&scan).await?.extract_error()?;
             let (next, found): (u64, Vec<Vec<u8>>) = redis::from_redis_value(answer)
                 .map_err(|_| Error::new(ErrorKind::Protocol, "SCAN did not answer with keys"))?;
-            keys.extend(found.iter().filter_map(|name| names::key_of(namespace, name)));
+            keys.extend(found.iter().filter_map(|name| names::key_of_lock(namespace, name)));
             cursor = next;
             if cursor == 0 {
                 return Ok(keys);

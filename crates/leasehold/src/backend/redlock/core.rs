@@ -76,6 +76,15 @@ impl Core {
         quorum::majority(self.members.len())
     }
 
+    /// Which servers to ask: all but those that failed a moment ago, unless nothing can be had without these.
+    pub(super) fn worth_asking(&self) -> Vec<bool> {
+        let mut worth_asking: Vec<bool> = self.members.iter().map(Member::is_worth_asking).collect();
+        if worth_asking.iter().filter(|asked| **asked).count() < self.majority() {
+            worth_asking.fill(true);
+        }
+        worth_asking
+    }
+
     /// Does that in the background.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         drop(self.home.spawn(work));

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
@@ -17,6 +16,9 @@ use crate::backend::{Departure, Place};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::deadline;
+
+/// What part of the lease the answer of a majority is waited for at most.
+const LEASE_SHARE: u32 = 10;
 
 /// Gives a lock up. It is seen to its end even if nobody waits for the answer.
 ///
@@ -34,27 +36,22 @@ async fn leave(core: Arc<Core>, place: Place, answer: oneshot::Sender<Result<Dep
     let ttl = ours.as_ref().map_or(core.longest, |ours| ours.ttl);
     let dead_after = deadline::dead_after(began, ttl);
     let mut asked = FuturesUnordered::new();
-    let mut limit = Duration::ZERO;
     let mut tally = Tally::new(core.members.len());
     for (server, member) in core.members.iter().enumerate() {
         if ours.as_ref().is_some_and(|ours| !ours.asked[server]) {
-            tally.count(false); // it was never there
+            // It was never there. One that fails is so left alone when locks are asked for, and needs not be when they go.
+            tally.count(false);
             continue;
         }
         // Somebody else's is barred everywhere, or its owner would plant it again where it is missed.
         let open = ours.as_ref().is_none_or(|ours| ours.open[server] > 0);
         let departure = member::Departure { place: place.clone(), bar: open.then_some(ttl), held: true, dead_after };
-        if member.is_worth_asking() {
-            limit = limit.max(member.limit(ttl));
-            let told = member.ask(core.release(&departure));
-            asked.push(async move { (server, departure, told.await) });
-        } else {
-            core.owe(server, departure);
-        }
+        let told = member.ask(core.release(&departure));
+        asked.push(async move { (server, departure, told.await) });
     }
     let mut failure = None;
     let mut answer = Some(answer);
-    let mut until = began.after(limit);
+    let mut until = began.after(ttl / LEASE_SHARE);
     loop {
         let told = {
             let time = pin!(core.timer.sleep_until(until));
