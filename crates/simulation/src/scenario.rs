@@ -31,7 +31,7 @@ pub struct Scenario {
     #[serde(default)]
     pub sharing: f64,
     /// How long they contend.
-    #[serde(default = "twenty")]
+    #[serde(default = "ten")]
     pub seconds: u64,
     /// How requests and replies fare.
     #[serde(default)]
@@ -176,8 +176,8 @@ const fn three() -> usize {
     3
 }
 
-const fn twenty() -> u64 {
-    20
+const fn ten() -> u64 {
+    10
 }
 
 const fn two_thousand() -> u64 {

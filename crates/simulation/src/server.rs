@@ -181,18 +181,14 @@ impl Server {
     }
 
     fn commit(&mut self, place: &Place, token: u64, epoch: Epoch, now_ms: u64) -> bool {
-        let fence = self.fence(&place.key);
         let flaw = self.flaw;
-        if self.epoch != Some(epoch) {
+        if self.epoch != Some(epoch) || token <= self.fence(&place.key) {
             return false;
         }
         match self.owner(place, now_ms) {
-            Some((false, owner)) => owner.token = token.max(owner.token),
+            Some((false, owner)) => owner.token = token,
             _ if flaw == Some(Flaw::NoOwnerTest) => {}
             _ => return false,
-        }
-        if token <= fence {
-            return false;
         }
         self.memory.insert(place.key.clone(), token);
         true

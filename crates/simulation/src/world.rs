@@ -85,6 +85,7 @@ impl World {
         let mut contenders = Vec::new();
         for _ in 0..self.scenario.clients {
             let contender = self.start_client(contenders.is_empty()).await;
+            (0..self.scenario.servers).for_each(|server| self.net.snapshot(server));
             contenders.push(tokio::spawn(self.clone().contend(contender)));
         }
         let troubles = tokio::spawn(self.clone().make_trouble());
