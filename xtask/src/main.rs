@@ -7,6 +7,7 @@ mod mutants;
 mod pictures;
 mod setup;
 mod sh;
+mod simulate;
 mod test;
 mod tidy;
 
@@ -22,6 +23,8 @@ cargo xtask <command>
   bench             our figures beside those of the bare store and of the peers
   interleavings     tries the thread schedules of the lease machinery
   mutants [NAME…]   breaks the code on purpose and requires the tests to notice
+  simulate [--scenario S] [--seed N]
+                    runs the whole client over simulated servers: all seeds, or one with its trace
   pictures          draws the pictures of the guide anew, from what the program shows on a terminal
 ";
 
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(),
         ["interleavings"] => interleavings::run(),
         ["mutants", names @ ..] => mutants::run(names),
+        ["simulate", args @ ..] => simulate::run(args),
         ["pictures"] => pictures::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

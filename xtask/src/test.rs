@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Result, check, interleavings, mutants, setup, sh};
+use crate::{Result, check, interleavings, mutants, setup, sh, simulate};
 
 /// More threads than cores: the cases in real time mostly sleep, and together take as long as the slowest.
 const TESTS: &str = "test --workspace --all-features --locked -- --test-threads=8";
@@ -10,10 +10,11 @@ const TESTS: &str = "test --workspace --all-features --locked -- --test-threads=
 /// What is done, and what does it.
 type Step = (&'static str, fn() -> Result);
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     ("set-up: what is missing", setup::run),
     ("check: formatting, lints, dependencies, tidiness", check::run),
     ("tests: unit, conformance, examples, documentation", || sh::run(&mut sh::cargo(TESTS))),
+    ("simulation: the whole client over simulated servers", || simulate::run(&[])),
     ("interleavings: thread schedules of the lease machinery", interleavings::run),
     ("mutants: the tests notice broken code", || mutants::run(&[])),
     ("docs: they build without a warning", build_docs),

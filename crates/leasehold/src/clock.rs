@@ -115,8 +115,7 @@ impl Clock {
             Source::Boot => micros(unix_time_in(Duration::ZERO)),
             Source::Runtime { .. } => TEST_EPOCH_MICROS + self.now().as_nanos() / 1000,
             Source::Moved(hand) => {
-                let (set, now) = (*hand.set.lock().expect("no panic under this lock"), hand.now());
-                let moved = i128::from(now.0) - i128::from(hand.base.now().0) + i128::from(set.wall);
+                let moved = i128::from(hand.now().0) - i128::from(hand.base.now().0) + i128::from(self.wall_lead());
                 let moved = i64::try_from(moved / 1000).unwrap_or(i64::MAX);
                 hand.base.wall_micros().saturating_add_signed(moved)
             }
@@ -325,6 +324,19 @@ mod tests {
             hand.run_at(2.0);
             tokio::time::sleep(Duration::from_secs(5)).await;
             assert_eq!(start.until(clock.now()), Duration::from_secs(70));
+        });
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn the_wall_clock_of_a_moved_clock_goes_with_it_and_can_be_stepped() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (clock, hand) = Clock::moved_by_hand(Clock::runtime());
+            let start = clock.wall_micros();
+            hand.jump(Duration::from_secs(2));
+            hand.step_wall(Duration::from_secs(3));
+            assert_eq!(clock.wall_micros(), start + 5_000_000);
         });
     }
 

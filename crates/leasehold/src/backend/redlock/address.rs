@@ -106,18 +106,24 @@ impl Builder {
     }
 
     async fn open(self) -> Result<Redlock> {
-        let Self { name, servers, longest, patience, blank_accepted, eviction_accepted } = self;
+        let (longest, patience, accept_blank) = (self.longest, self.patience, self.blank_accepted);
         let longest = deadline::checked_ttl(longest)
             .map_err(|_| Error::option("longest", format!("is {longest:?}; it must be from 1 second to 24 hours")))?;
+        let io = IoThread::start("leasehold-redlock")?;
+        let settings = Settings { name: self.name.clone(), longest, patience, accept_blank, ..Settings::default() };
+        let mut store = io.run(Redlock::over(self.into_nodes(), settings)).await?;
+        store.io = Some(io);
+        Ok(store)
+    }
+
+    /// The servers one by one, for tests of what each of them answers.
+    #[doc(hidden)]
+    pub fn into_nodes(self) -> Vec<Arc<dyn Node>> {
+        let Self { servers, patience, eviction_accepted, .. } = self;
         let nodes = servers.into_iter().map(|(host, mut topology)| {
             topology.patience = patience;
             Arc::new(Server::new(host, topology, eviction_accepted)) as Arc<dyn Node>
         });
-        let nodes = nodes.collect();
-        let io = IoThread::start("leasehold-redlock")?;
-        let settings = Settings { name, longest, patience, accept_blank: blank_accepted, ..Settings::default() };
-        let mut store = io.run(Redlock::over(nodes, settings)).await?;
-        store.io = Some(io);
-        Ok(store)
+        nodes.collect()
     }
 }
