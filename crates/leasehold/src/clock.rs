@@ -115,8 +115,7 @@ impl Clock {
             Source::Boot => micros(unix_time_in(Duration::ZERO)),
             Source::Runtime { .. } => TEST_EPOCH_MICROS + self.now().as_nanos() / 1000,
             Source::Moved(hand) => {
-                let (set, now) = (*hand.set.lock().expect("no panic under this lock"), hand.now());
-                let moved = i128::from(now.0) - i128::from(hand.base.now().0) + i128::from(set.wall);
+                let moved = i128::from(hand.now().0) - i128::from(hand.base.now().0) + i128::from(self.wall_lead());
                 let moved = i64::try_from(moved / 1000).unwrap_or(i64::MAX);
                 hand.base.wall_micros().saturating_add_signed(moved)
             }
