@@ -5,6 +5,7 @@ mod interop;
 mod memory;
 mod network;
 mod rights;
+mod secrets;
 mod waiting;
 
 use std::time::Duration;
