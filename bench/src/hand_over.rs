@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use leasehold::Locks;
 use leasehold_testbed::redis::Server;
 
+use crate::summary::{micros, percentile};
+
 const WAITERS: [usize; 4] = [2, 10, 100, 1000];
 const HAND_OVERS: usize = 2000;
 
@@ -65,18 +67,10 @@ async fn connect(server: &Server) -> Locks {
     Locks::builder(&server.url()).ttl(Duration::from_secs(30)).connect().await.expect("leasehold connects")
 }
 
-/// How many scripts clients have called so far. What scripts do is counted by the server too, but was not sent.
+/// How many scripts and transactions clients have sent so far. What is done in them is counted by the server too.
 pub fn calls(server: &Server) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
-    line.split(['=', ',']).nth(1).and_then(|calls| calls.parse().ok()).unwrap_or_default()
-}
-
-fn percentile(spans: &mut [Duration], percent: usize) -> Duration {
-    spans.sort();
-    spans[(spans.len() * percent / 100).min(spans.len() - 1)]
-}
-
-fn micros(span: Duration) -> f64 {
-    span.as_secs_f64() * 1e6
+    let calls = |line: &str| line.split(['=', ',']).nth(1).and_then(|calls| calls.parse::<u64>().ok());
+    let sent = |line: &&str| line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_exec:");
+    stats.lines().filter(sent).filter_map(calls).sum()
 }

@@ -4,6 +4,8 @@ mod contender;
 mod hand_over;
 mod held;
 mod pairs;
+mod redlock;
+mod summary;
 
 use leasehold_testbed::redis::Server;
 
@@ -17,4 +19,5 @@ async fn main() {
     drop(contenders);
     hand_over::run(&server).await;
     held::run(&server).await;
+    redlock::run().await;
 }

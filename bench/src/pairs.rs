@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
+use crate::summary::median;
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(600);
@@ -71,9 +72,4 @@ async fn round(contender: &Contender, work: &Work) -> (f64, f64) {
     let rate = pairs.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64();
     let (least, most) = (pairs.iter().min().copied(), pairs.iter().max().copied());
     (rate, least.unwrap_or(0) as f64 / most.unwrap_or(1).max(1) as f64)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -30,6 +30,9 @@ pub(in crate::backend) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
 /// How long a reader may leave the others without answers before the connection's own task takes over.
 const UNREAD_MAX: Duration = Duration::from_millis(10);
 
+/// How many requests wait for each other to be written. A server that has some to do need not wait for more.
+const TOGETHER_MAX: usize = 8;
+
 /// How much is read at once.
 const READ_MAX: usize = 16 * 1024;
 
@@ -148,7 +151,9 @@ impl Inner {
         let mut turn = self.join(command)?;
         if turn.flushes {
             // Whoever is about to ask gets the chance to: many answers at once make many ask again.
-            tokio::task::yield_now().await;
+            if !turn.is_last {
+                tokio::task::yield_now().await;
+            }
             turn.flushes = !poll_fn(|cx| Poll::Ready(self.flush(cx))).await;
         }
         turn.pass_on_flush();
@@ -175,13 +180,14 @@ impl Inner {
             }
         }
         let alone = reads && state.gathered <= 1;
-        let flushes = !state.flush_due && !alone;
+        let is_last = state.queued >= TOGETHER_MAX;
+        let flushes = is_last || !state.flush_due && !alone;
         state.flush_due |= flushes;
         drop(state);
         if let Some(own_task) = displaced {
             own_task.wake();
         }
-        Ok(Turn { inner: self, slot, flushes })
+        Ok(Turn { inner: self, slot, flushes, is_last })
     }
 
     /// Writes what there is to write. False if the socket takes no more for now.
@@ -337,6 +343,8 @@ struct Turn<'a> {
     slot: Arc<Slot>,
     /// Whether it has yet to write for others.
     flushes: bool,
+    /// Whether nobody else is waited for before it does.
+    is_last: bool,
 }
 
 impl Turn<'_> {
