@@ -13,6 +13,11 @@ const MEMORY: Suite = Suite {
     interleaved: false,
 };
 
+/// What a quorum decides.
+const QUORUM: Suite = Suite { target: "--package leasehold --lib --features redis,tls", ..UNIT };
+/// A majority of real Redis servers.
+const REDLOCK: Suite = Suite { target: "--package leasehold --test redlock --features redis,tls", ..UNIT };
+
 pub(super) const MUTANTS: &[Mutant] = &[
     // When to stop believing.
     Mutant {
@@ -452,5 +457,70 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replace: "Event::Notice(_) => {}",
         suite: MEMORY,
         tests: &["memory::yielding::a_holder_is_told_at_once_that_somebody_wants_its_lock", "memory::yielding::an_eviction_is_told_at_once"],
+    },
+
+    // A majority of servers.
+    Mutant {
+        name: "quorum_takes_a_token_that_is_taken",
+        broken: "A guess counts as the token though a server's fence is there already: two grants have one token.",
+        file: "crates/leasehold/src/backend/redlock/quorum.rs",
+        find: "*prior < self.guess",
+        replace: "*prior <= self.guess",
+        suite: QUORUM,
+        tests: &["backend::redlock::quorum::tests::a_guess_that_another_has_made_before_is_no_token"],
+    },
+    Mutant {
+        name: "quorum_counts_late_grants",
+        broken: "A server commits that granted after the token was fixed, and whose fence nobody looked at.",
+        file: "crates/leasehold/src/backend/redlock/quorum.rs",
+        find: "            && commits[server] == Some(Commit::Awaited)\n",
+        replace: "",
+        suite: QUORUM,
+        tests: &["backend::redlock::quorum::tests::a_grant_that_comes_after_the_token_was_fixed_does_not_count"],
+    },
+    Mutant {
+        name: "quorum_of_those_who_answer",
+        broken: "A renewal needs a majority of the servers that answer, and not of all that there are.",
+        file: "crates/leasehold/src/backend/redlock/quorum.rs",
+        find: "let needed = majority(self.of);",
+        replace: "let needed = majority(self.yes + self.no);",
+        suite: QUORUM,
+        tests: &["backend::redlock::quorum::tests::a_tally_is_decided_by_a_majority_of_all_and_not_of_those_who_answer"],
+    },
+    Mutant {
+        name: "redlock_lets_a_forgetful_server_in_at_once",
+        broken: "A server that forgot takes part again while leases that it granted are still believed in.",
+        file: "crates/leasehold/src/backend/redlock/admission.rs",
+        find: "self.timer.sleep_until(over_at).await;",
+        replace: "let _ = over_at;",
+        suite: REDLOCK,
+        tests: &["memory::servers_that_were_never_used_begin_after_one_longest_lease_unless_told_otherwise"],
+    },
+    Mutant {
+        name: "redlock_forgets_the_fences_of_the_others",
+        broken: "A server that forgot is let in with fences that begin anew.",
+        file: "crates/leasehold/src/backend/redlock/admission.rs",
+        find: "self.admit_now(server, mark, floor, self.longest_of(&memories))",
+        replace: "self.admit_now(server, mark, floor.min(1), self.longest_of(&memories))",
+        suite: REDLOCK,
+        tests: &["memory::tokens_grow_though_every_server_forgets_in_its_turn"],
+    },
+    Mutant {
+        name: "redlock_trusts_an_old_copy",
+        broken: "A server that was restarted from an old copy is believed to remember.",
+        file: "crates/leasehold/src/backend/redlock/scripts/greet.lua",
+        find: "redis.call('HDEL', KEYS[1], 'epoch', 'run', 'blank')",
+        replace: "",
+        suite: REDLOCK,
+        tests: &["memory::a_server_that_comes_back_with_an_old_copy_has_forgotten"],
+    },
+    Mutant {
+        name: "redlock_takes_what_others_hold",
+        broken: "A lock of another program does not keep us out.",
+        file: "crates/leasehold/src/backend/redlock/scripts/grant.lua",
+        find: "  if mark then return { BUSY",
+        replace: "  if owner_of(mark) then return { BUSY",
+        suite: REDLOCK,
+        tests: &["interop::whoever_writes_keys_as_redsync_does_and_we_exclude_each_other"],
     },
 ];

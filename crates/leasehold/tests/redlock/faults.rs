@@ -52,10 +52,13 @@ async fn a_renewal_that_finds_no_majority_takes_nothing_away() {
     let locks = quorum.connect(Duration::from_secs(6)).await;
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     until("all have it", async || quorum.holding("k") == [true; 3]).await;
-    quorum.servers[..2].iter().for_each(leasehold_testbed::redis::Server::stop);
+    for proxy in &quorum.proxies[..2] {
+        proxy.refuse();
+        proxy.cut();
+    }
     until("a renewal failed", async || guard.state() == leasehold::State::Suspect).await;
     assert_eq!(quorum.servers[2].cli(&["EXISTS", "lock:k"]), "1", "it was deleted where it still was");
-    quorum.servers[..2].iter().for_each(leasehold_testbed::redis::Server::cont);
+    quorum.proxies[..2].iter().for_each(leasehold_testbed::Proxy::heal);
     until("a renewal is confirmed", async || guard.state() == leasehold::State::Held).await;
     guard.release().await.unwrap();
 }
@@ -101,9 +104,10 @@ async fn a_server_that_was_away_learns_what_was_given_up_meanwhile() {
     let locks = quorum.connect(LONG).await;
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     until("all have it", async || quorum.holding("k") == [true; 3]).await;
-    quorum.servers[0].stop();
+    quorum.proxies[0].refuse();
+    quorum.proxies[0].cut();
     guard.release().await.unwrap();
-    quorum.servers[0].cont();
+    quorum.proxies[0].heal();
     until("none has it", async || quorum.holding("k") == [false; 3]).await;
 }
 

@@ -184,9 +184,21 @@ impl Attempt {
         }
     }
 
+    fn is_contested(&self) -> bool {
+        self.votes.iter().any(|vote| matches!(vote, Vote::Busy(_)))
+    }
+
     /// Waits for the next answer, or until a server counts as silent.
     async fn next(&mut self) -> Step {
         let limit = self.limits.first().copied();
+        if let Some((at, server, Question::Grant)) = limit
+            && at == self.latest
+            && self.is_contested()
+        {
+            // It was waited for beyond its limit, as long as nobody else wanted the lock.
+            self.limits.remove(&(at, server, Question::Grant));
+            return self.ballot.missing(server);
+        }
         let at = limit.map_or(Moment::FAR, |(at, _, _)| at);
         let answered = {
             let time = pin!(self.core.timer.sleep_until(at));
@@ -202,10 +214,9 @@ impl Attempt {
             }
             (None, Some((at, server, question))) => {
                 self.limits.remove(&(at, server, question));
-                let contested = self.votes.iter().any(|vote| matches!(vote, Vote::Busy(_)));
                 match question {
                     // Nobody else wants it, as far as anybody says: then a slow majority is better than none.
-                    Question::Grant if !contested && at < self.latest => {
+                    Question::Grant if at < self.latest && !self.is_contested() => {
                         self.limits.insert((self.latest, server, question));
                         Step::Wait
                     }

@@ -228,6 +228,13 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_that_another_has_made_before_is_no_token() {
+        let mut ballot = Ballot::new(3, Some(100));
+        ballot.granted(0, 100, EPOCH);
+        assert!(matches!(ballot.granted(1, 100, EPOCH), Step::Commit { token: 101, .. }));
+    }
+
+    #[test]
     fn a_grant_that_comes_after_the_token_was_fixed_does_not_count() {
         let mut ballot = Ballot::new(3, Some(100));
         ballot.granted(0, 100, EPOCH);
@@ -275,6 +282,7 @@ mod tests {
         let mut tally = Tally::new(5);
         tally.count(true);
         tally.count(true);
+        assert_eq!(tally.verdict(), None, "two of two, and of five");
         tally.count(false);
         tally.count(false);
         assert_eq!(tally.verdict(), None);
