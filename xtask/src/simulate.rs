@@ -3,6 +3,6 @@
 use crate::{Result, sh};
 
 pub(crate) fn run(args: &[&str]) -> Result {
-    let cargo = "run --quiet --package leasehold-simulation --profile simulation --locked --";
+    let cargo = "run --quiet --package leasehold-simulation --release --locked --";
     sh::run(sh::cargo(cargo).args(args))
 }

@@ -130,8 +130,6 @@ pub enum Flaw {
     ForgetfulVotes,
     /// One that came back with an old copy goes on granting.
     SnapshotVotes,
-    /// A token is committed whoever has the lock.
-    NoOwnerTest,
 }
 
 impl Scenario {

@@ -181,13 +181,11 @@ impl Server {
     }
 
     fn commit(&mut self, place: &Place, token: u64, epoch: Epoch, now_ms: u64) -> bool {
-        let flaw = self.flaw;
         if self.epoch != Some(epoch) || token <= self.fence(&place.key) {
             return false;
         }
         match self.owner(place, now_ms) {
             Some((false, owner)) => owner.token = token,
-            _ if flaw == Some(Flaw::NoOwnerTest) => {}
             _ => return false,
         }
         self.memory.insert(place.key.clone(), token);

@@ -250,7 +250,8 @@ impl World {
         let (net, scenario) = (&self.net, &self.scenario);
         let server = self.chance(|chance| chance.usize(0..scenario.servers));
         let living = net.living();
-        let client = living[self.chance(|chance| chance.usize(0..living.len()))];
+        // While all are dead and their successors not yet begun, there is nobody to befall.
+        let Some(client) = self.chance(|chance| chance.choice(living)) else { return };
         let down = self.up_to_ms(300);
         let may_forget = scenario.servers - net.ready() < scenario.forgetful_max;
         match trouble {
