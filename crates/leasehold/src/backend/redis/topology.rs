@@ -160,7 +160,8 @@ impl Topology {
 
     async fn open(&self, host: &Host, login: &Login, db: i64, hear: Option<Hear>) -> Result<Pipe> {
         let timer = Timer::on_callers_runtime(Clock::boot());
-        let opened = timer.within(self.patience, self.dial(host, login, db, hear)).await;
+        // Boxed, or whoever connects would carry all of it along.
+        let opened = timer.within(self.patience, Box::pin(self.dial(host, login, db, hear))).await;
         opened
             .unwrap_or_else(|| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
             .map_err(|error| fault::of_connecting(&error))
