@@ -445,6 +445,8 @@ fn unasked() -> RedisError {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::task::Wake;
 
     use futures_util::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -514,15 +516,30 @@ mod tests {
         assert_eq!(forgotten.await.unwrap(), Value::Int(1));
     }
 
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
     #[tokio::test]
     async fn a_request_that_is_dropped_passes_on_what_it_did_for_others() {
         let (pipe, mut server) = pipe();
         let ping = ping();
         let mut dropped = Box::pin(pipe.ask(&ping));
         assert!(dropped.as_mut().now_or_never().is_none());
-        let mut other = pin!(pipe.ask(&ping));
-        assert!(other.as_mut().now_or_never().is_none());
+        let (mut other, woken) = (pin!(pipe.ask(&ping)), Arc::new(Woken::default()));
+        // Twice: at first it waits for others to be written with.
+        for _ in 0..2 {
+            assert!(other.as_mut().poll(&mut Context::from_waker(&woken.clone().into())).is_pending());
+            tokio::task::yield_now().await;
+        }
+        woken.0.store(false, Relaxed);
         drop(dropped);
+        assert!(woken.0.load(Relaxed), "it is told that it is the next to read");
         let answering = async {
             receive(&mut server, 2).await;
             server.write_all(b":1\r\n:2\r\n").await.unwrap();
