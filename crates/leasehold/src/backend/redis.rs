@@ -6,7 +6,7 @@
 //! to; one for any number of renewals on one server.
 
 pub(super) mod address;
-mod call;
+pub(super) mod call;
 pub(super) mod command;
 pub(super) mod fault;
 mod frames;
@@ -18,7 +18,7 @@ mod local;
 pub(super) mod names;
 pub(super) mod pipe;
 pub(super) mod reply;
-mod scripts;
+pub(super) mod scripts;
 mod socket;
 pub(super) mod topology;
 mod wire;
@@ -376,7 +376,7 @@ impl Backend for Redis {
             let look = async move {
                 let mut findings = Vec::new();
                 for host in wire.route().await?.hosts() {
-                    let health = Health::of(&wire.link(&host).await?).await?;
+                    let health = Health::of(&wire.link(&host).await?.pipe).await?;
                     findings.extend(health.findings(accepted, replicas).into_iter().map(|finding| finding.of(&host)));
                 }
                 Ok(findings)

@@ -81,7 +81,7 @@ fn keep_ms(terms: &Terms) -> u64 {
 }
 
 /// A lease in whole milliseconds, never longer than it was meant.
-pub(super) fn millis(span: std::time::Duration) -> u64 {
+pub(in crate::backend) fn millis(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 

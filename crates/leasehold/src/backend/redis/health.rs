@@ -3,7 +3,8 @@
 use redis::Value;
 
 use crate::backend::redis::command::Command;
-use crate::backend::redis::wire::Link;
+use crate::backend::redis::fault;
+use crate::backend::redis::pipe::Pipe;
 use crate::backend::{Finding, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,8 +25,8 @@ pub(in crate::backend) struct Health {
 
 impl Health {
     /// One trip for all of it.
-    pub(super) async fn of(link: &Link) -> Result<Self> {
-        let answer = link.command(&Command::of(1).part(b"INFO")).await?;
+    pub(in crate::backend) async fn of(pipe: &Pipe) -> Result<Self> {
+        let answer = pipe.ask(&Command::of(1).part(b"INFO")).await.map_err(|error| fault::of_request(&error))?;
         let text: String = match answer {
             Value::VerbatimString { text, .. } => text,
             other => redis::from_redis_value(other).map_err(|_| Error::new(ErrorKind::Protocol, "INFO is no text"))?,

@@ -114,7 +114,7 @@ impl Ear {
     }
 
     async fn examine(&mut self, link: &Link) -> Result<Health> {
-        let health = match Health::of(link).await {
+        let health = match Health::of(&link.pipe).await {
             // A user without the right to ask still may lock.
             Err(error) if error.kind() == ErrorKind::Unusable => Health::default(),
             health => health?,

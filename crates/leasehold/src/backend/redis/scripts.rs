@@ -2,6 +2,11 @@
 
 use std::sync::LazyLock;
 
+use redis::{RedisResult, ServerErrorKind, Value};
+
+use crate::backend::redis::command::Command;
+use crate::backend::redis::pipe::Pipe;
+
 /// How a holder is written at the lock's own key, for other programs to see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,9 +20,27 @@ pub enum Layout {
 }
 
 /// A script, and the digest by which a server knows it that has seen it before.
-pub(super) struct Script {
-    pub(super) code: String,
-    pub(super) digest: String,
+pub(in crate::backend) struct Script {
+    code: String,
+    pub(in crate::backend) digest: String,
+}
+
+impl Script {
+    /// What is quick comes first: a script's functions are made anew with each call, which takes longer than what is quick.
+    pub(in crate::backend) fn of(parts: &[&str]) -> Self {
+        let code = parts.concat();
+        Self { digest: redis::Script::new(&code).get_hash().into(), code }
+    }
+
+    /// Calls it by its digest. A server that has forgotten it did nothing; it is told, and asked again.
+    pub(in crate::backend) async fn call(&self, pipe: &Pipe, call: &Command) -> RedisResult<Value> {
+        match pipe.ask(call).await {
+            Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
+            answer => return answer,
+        }
+        pipe.ask(&Command::of(3).part(b"SCRIPT").part(b"LOAD").part(self.code.as_bytes())).await?;
+        pipe.ask(call).await
+    }
 }
 
 /// The scripts of one layout.
@@ -44,12 +67,9 @@ impl Scripts {
         }
     }
 
-    /// What is quick comes first: a script's functions are made anew with each call, which takes longer than what is quick.
     fn on(layout: &str, [quick_enter, quick_leave]: [&str; 2]) -> Self {
-        let made = |quick: &str, verb: &str| {
-            let code = format!("{quick}{layout}\n{}\n{verb}", include_str!("scripts/line.lua"));
-            Script { digest: redis::Script::new(&code).get_hash().into(), code }
-        };
+        let line = include_str!("scripts/line.lua");
+        let made = |quick: &str, verb: &str| Script::of(&[quick, layout, "\n", line, "\n", verb]);
         let script = |verb: &str| made("", verb);
         Self {
             enter: made(quick_enter, include_str!("scripts/enter.lua")),

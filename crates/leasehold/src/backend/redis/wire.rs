@@ -56,7 +56,7 @@ struct State {
 #[derive(Clone)]
 pub(super) struct Link {
     host: Arc<Host>,
-    pipe: Pipe,
+    pub(super) pipe: Pipe,
     number: u64,
 }
 
@@ -186,23 +186,12 @@ impl Wire {
 }
 
 impl Link {
-    /// Calls a script by its digest, which the server may have forgotten.
+    /// Calls a script, for a key that this server is about to have if it is `asking`.
     async fn send(&self, script: &Script, call: &Command, asking: bool) -> Result<Value, RedisError> {
-        match self.send_once(call, asking).await {
-            Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
-            answer => return answer,
-        }
-        // It did nothing, because it does not know the script. It is told, and asked again.
-        let load = Command::of(3).part(b"SCRIPT").part(b"LOAD").part(script.code.as_bytes());
-        self.pipe.ask(&load).await?;
-        self.send_once(call, asking).await
-    }
-
-    async fn send_once(&self, command: &Command, asking: bool) -> Result<Value, RedisError> {
         if asking {
-            self.pipe.ask(&Command::of(1).part(b"ASKING").before(command)).await
+            script.call(&self.pipe, &Command::of(1).part(b"ASKING").before(call)).await
         } else {
-            self.pipe.ask(command).await
+            script.call(&self.pipe, call).await
         }
     }
 

@@ -19,7 +19,7 @@ use crate::backend::redis::pipe::{Hear, Pipe};
 use crate::backend::redis::topology::Topology;
 use crate::backend::redis::{fault, names};
 use crate::backend::redlock::node::{Ask, Node, Push, Reply};
-use crate::backend::redlock::scripts::{SCRIPTS, Script};
+use crate::backend::redlock::scripts::SCRIPTS;
 use crate::backend::redlock::wording::{self, MEMORY};
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
@@ -165,14 +165,13 @@ impl Wire {
             Arc::new(move |push| hear(push, &pushes, &stirred))
         };
         let pipe = self.topology.connect(&self.host, Some(hear)).await?;
-        let info = pipe.ask(&Command::of(1).part(b"INFO")).await;
-        let health = health(info.map_err(|error| fault::of_request(&error))?)?;
+        let health = Health::of(&pipe).await?;
         health.refuse_if_unfit(self.eviction_accepted)?;
         let durable = u8::from(loses_nothing(&pipe).await);
         let run_id: Arc<str> = health.run_id.into();
         let args = [run_id.as_bytes().to_vec(), durable.to_string().into_bytes()];
         let greeting = wording::call(&SCRIPTS.greet, &[MEMORY.to_owned()], &args);
-        let greeted = send(&pipe, &SCRIPTS.greet, &greeting).await;
+        let greeted = SCRIPTS.greet.call(&pipe, &greeting).await;
         greeted.map_err(|error| fault::of_request(&error))?;
         let mut state = locked(&self.state);
         state.opened += 1;
@@ -209,13 +208,12 @@ impl Link {
     async fn carry_out(&self, ask: &Ask, wire: &Wire) -> Result<Reply, Failure> {
         match (ask, wording::script_of(ask, &self.run_id)) {
             (_, Some((script, call))) => {
-                let answer = send(&self.pipe, script, &call).await?;
+                let answer = script.call(&self.pipe, &call).await?;
                 Ok(wording::reply_of(ask, &self.run_id, &answer)?)
             }
             (Ask::Keys(namespace), None) => Ok(Reply::Keys(self.keys(namespace).await?)),
             (_, None) => {
-                let info = self.pipe.ask(&Command::of(1).part(b"INFO")).await?;
-                let health = health(info)?;
+                let health = Health::of(&self.pipe).await?;
                 Ok(Reply::Health(health.findings(wire.eviction_accepted, 0)))
             }
         }
@@ -237,24 +235,6 @@ impl Link {
             }
         }
     }
-}
-
-/// Calls a script by its digest, which the server may have forgotten: then it did nothing, and is told.
-async fn send(pipe: &Pipe, script: &Script, call: &Command) -> Result<Value, RedisError> {
-    match pipe.ask(call).await {
-        Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
-        answer => return answer,
-    }
-    pipe.ask(&Command::of(3).part(b"SCRIPT").part(b"LOAD").part(script.code.as_bytes())).await?;
-    pipe.ask(call).await
-}
-
-fn health(info: Value) -> Result<Health> {
-    let text: String = match info {
-        Value::VerbatimString { text, .. } => text,
-        other => redis::from_redis_value(other).map_err(|_| Error::new(ErrorKind::Protocol, "INFO is no text"))?,
-    };
-    Ok(Health::read(&text))
 }
 
 /// Whether each write is on disk before it is answered. A server that will not say is taken for one that may forget.

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::backend::redis::call::millis;
 use crate::backend::redis::command::Command;
 use crate::backend::redis::names::Names;
 use crate::backend::redis::reply::{note, written};
+use crate::backend::redis::scripts::Script;
 use crate::backend::redlock::node::{Ask, Epoch, Extended, Grant, Memory, Reply, SeenEntry, Sight, freed_channel};
-use crate::backend::redlock::scripts::{SCRIPTS, Script};
+use crate::backend::redlock::scripts::SCRIPTS;
 use crate::backend::{EntryId, Note, Place};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
@@ -54,11 +56,6 @@ pub(super) fn call(script: &Script, keys: &[String], args: &[Vec<u8>]) -> Comman
 
 fn text(value: &impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
-}
-
-/// A lease in whole milliseconds, never longer than it was meant.
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The script that does what is asked, and its call; `None` for what no script does. `server` is the server's run id.
