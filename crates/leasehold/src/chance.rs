@@ -37,17 +37,20 @@ impl Chance {
     /// Anything from nothing to `span`.
     #[cfg(feature = "redis")]
     pub(crate) fn up_to(&self, span: Duration) -> Duration {
-        // The jitter is spread evenly over a fifth.
-        span.mul_f64(((self.jitter() - 0.9) / 0.2).clamp(0.0, 1.0))
+        span.mul_f64(self.share())
     }
 
     /// A factor of one, give or take a tenth, so that clients which started together drift apart.
     pub(crate) fn jitter(&self) -> f64 {
-        let share = match &self.seeded {
+        0.9 + 0.2 * self.share()
+    }
+
+    /// Anything from nothing to one.
+    fn share(&self) -> f64 {
+        match &self.seeded {
             Some(rng) => rng.lock().expect("no panic under this lock").f64(),
             None => fastrand::f64(),
-        };
-        0.9 + 0.2 * share
+        }
     }
 
     /// `span`, give or take a tenth.
