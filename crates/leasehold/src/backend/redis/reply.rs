@@ -209,21 +209,9 @@ pub(super) fn sight(message: &[u8], key: &Key) -> Option<(KeyView, u64)> {
         let (left, entry) = (text(left)?.parse().ok()?, text(next()?)?.parse().ok()?);
         let Record { claim, ticket, note, .. } = record(next()?, Capacity::Whole)?;
         let (place, token) = (Place { key: key.clone(), entry }, token(claim, ticket));
-        let (age, lease_left) = (Duration::ZERO, Duration::from_millis(left));
-        let (yield_asked, foreign, spread) = (false, false, None);
+        let seen = seen(place, Duration::from_millis(left));
         view.capacity = Some(Capacity::Whole);
-        view.holders.push(EntryView {
-            place,
-            claim,
-            ticket,
-            token,
-            note,
-            age,
-            lease_left,
-            yield_asked,
-            foreign,
-            spread,
-        });
+        view.holders.push(EntryView { claim, ticket, token, note, ..seen });
     }
     Some((view, version))
 }
@@ -240,25 +228,28 @@ fn entry(parts: &Parts<'_>, key: &Key, capacity: Capacity, now: u64, holds: bool
     let place = Place { key: key.clone(), entry: id };
     if let Ok(mark) = parts.bytes(4) {
         let note = Note { owner: String::from_utf8_lossy(mark).into(), ..Note::default() };
-        let claim = Claim::Exclusive;
-        let (ticket, token, age, spread) = (Ticket(0), None, Duration::ZERO, None);
-        return Ok(EntryView {
-            place,
-            claim,
-            ticket,
-            token,
-            note,
-            age,
-            lease_left,
-            yield_asked,
-            foreign: true,
-            spread,
-        });
+        return Ok(EntryView { note, yield_asked, foreign: true, ..seen(place, lease_left) });
     }
     let Record { claim, ticket, note, entered_ms } = record(parts.bytes(1)?, capacity).ok_or_else(nonsense)?;
     let token = if holds { token(claim, ticket) } else { None };
     let age = Duration::from_millis((now / 1000).saturating_sub(entered_ms));
-    Ok(EntryView { place, claim, ticket, token, note, age, lease_left, yield_asked, foreign: false, spread: None })
+    Ok(EntryView { claim, ticket, token, note, age, yield_asked, ..seen(place, lease_left) })
+}
+
+/// An entry of which nothing else is known.
+fn seen(place: Place, lease_left: Duration) -> EntryView {
+    EntryView {
+        place,
+        claim: Claim::Exclusive,
+        ticket: Ticket(0),
+        token: None,
+        note: Note::default(),
+        age: Duration::ZERO,
+        lease_left,
+        yield_asked: false,
+        foreign: false,
+        spread: None,
+    }
 }
 
 /// A list of answers.
