@@ -18,6 +18,7 @@ mod local;
 pub(super) mod names;
 pub(super) mod pipe;
 pub(super) mod reply;
+pub(super) mod scan;
 pub(super) mod scripts;
 mod socket;
 pub(super) mod topology;
@@ -40,11 +41,10 @@ use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
     Patience, Place, Query, Renewal, Request, Standing, Verdict, Version,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::key::Key;
 use crate::sync::locked;
 use call::{Call, evalsha, many, millis};
-use command::Command;
 use health::Health;
 use hub::{Heard, Hub, Listener};
 use local::Local;
@@ -58,9 +58,6 @@ pub use scripts::Layout;
 
 /// The most leases in one call of the script: it keeps the server from everybody else for about half a millisecond.
 const RENEWED_TOGETHER_MAX: usize = 250;
-
-/// How many keys a server looks at in one step of a listing.
-const SCAN_STEP: u64 = 1000;
 
 /// Lines kept on a Redis server, on the master that sentinels name, or on a cluster.
 pub struct Redis {
@@ -192,19 +189,11 @@ impl Shared {
                 let mut keys = std::collections::BTreeSet::new();
                 for host in wire.route().await?.hosts() {
                     let link = wire.link(&host).await?;
-                    let mut cursor = 0u64;
-                    loop {
-                        let scan = Command::of(6).part(b"SCAN").number(cursor).part(b"MATCH").part(pattern.as_bytes());
-                        let answer = link.command(&scan.part(b"COUNT").number(SCAN_STEP)).await?;
-                        let (next, found): (u64, Vec<Vec<u8>>) = redis::from_redis_value(answer)
-                            .map_err(|_| Error::new(ErrorKind::Protocol, "SCAN did not answer with keys"))?;
-                        let found = found.iter().filter_map(|name| names::key_of(&namespace, name));
-                        keys.extend(found.filter(|key| after.as_ref().is_none_or(|after| after < key)));
-                        cursor = next;
-                        if cursor == 0 {
-                            break;
-                        }
-                    }
+                    let listed = scan::names(&link.pipe, &pattern, |name| {
+                        let key = names::key_of(&namespace, name);
+                        keys.extend(key.filter(|key| after.as_ref().is_none_or(|after| after < key)));
+                    });
+                    listed.await.map_err(|error| fault::of_request(&error))?;
                 }
                 Ok(keys.into_iter().collect())
             })

@@ -17,12 +17,12 @@ use crate::backend::redis::command::Command;
 use crate::backend::redis::health::Health;
 use crate::backend::redis::pipe::{Hear, Pipe};
 use crate::backend::redis::topology::Topology;
-use crate::backend::redis::{fault, names};
+use crate::backend::redis::{fault, names, scan};
 use crate::backend::redlock::node::{Ask, Node, Push, Reply};
 use crate::backend::redlock::scripts::SCRIPTS;
 use crate::backend::redlock::wording::{self, MEMORY};
 use crate::clock::{Clock, Timer};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::key::{Key, Namespace};
 use crate::sync::locked;
 use crate::url::Host;
@@ -33,9 +33,6 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// The first pause after a failure to listen; it doubles with each in a row up to the second.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// How many keys a server looks at in one step of a listing.
-const SCAN_STEP: u64 = 1000;
 
 pub(super) struct Server(Arc<Wire>);
 
@@ -221,19 +218,9 @@ impl Link {
 
     /// Every key of a namespace that may be a lock. As many trips as all keys on the server have steps.
     async fn keys(&self, namespace: &Namespace) -> Result<Vec<Key>, Failure> {
-        let pattern = names::pattern(namespace);
-        let (mut keys, mut cursor) = (Vec::new(), 0u64);
-        loop {
-            let scan = Command::of(6).part(b"SCAN").number(cursor).part(b"MATCH").part(pattern.as_bytes());
-            let answer = self.pipe.ask(&scan.part(b"COUNT").number(SCAN_STEP)).await?;
-            let (next, found): (u64, Vec<Vec<u8>>) = redis::from_redis_value(answer)
-                .map_err(|_| Error::new(ErrorKind::Protocol, "SCAN did not answer with keys"))?;
-            keys.extend(found.iter().filter_map(|name| names::key_of_lock(namespace, name)));
-            cursor = next;
-            if cursor == 0 {
-                return Ok(keys);
-            }
-        }
+        let (pattern, mut keys) = (names::pattern(namespace), Vec::new());
+        scan::names(&self.pipe, &pattern, |name| keys.extend(names::key_of_lock(namespace, name))).await?;
+        Ok(keys)
     }
 }
 
