@@ -73,8 +73,8 @@ impl Etcd {
         let Builder { name, settings } = builder;
         let io = IoThread::start("leasehold-etcd")?;
         let wire = Arc::new(Wire::new(settings, Timer::on_callers_runtime(Clock::boot())));
-        let connecting = wire.clone();
-        io.run(async move { connecting.link().await.map(drop) }).await?;
+        let asked = wire.clone();
+        io.run(async move { asked.link().await.map(drop) }).await?;
         Ok(Self { name, core: Core::new(io, wire) })
     }
 

@@ -39,7 +39,7 @@ pub(super) fn of_this_server(status: &Status) -> bool {
 }
 
 /// The server's words, or what happened to the connection.
-fn wording(status: &Status) -> String {
+pub(super) fn wording(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = status.source();
     while let Some(inner) = cause {

@@ -17,7 +17,7 @@ use tonic_prost::ProstCodec;
 
 use crate::backend::etcd::fault;
 use crate::backend::etcd::joined::Joined;
-use crate::backend::etcd::message::{Authenticate, Authenticated};
+use crate::backend::etcd::message::{self, Authenticate, Authenticated, Empty};
 use crate::clock::Timer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
@@ -99,7 +99,11 @@ impl Wire {
         let mut failure = None;
         for nth in 0..hosts.len() {
             let at = (first + nth) % hosts.len();
-            match self.connect_to(&hosts[at], number).await {
+            let connected = match self.connect_to(&hosts[at], number).await {
+                Ok(link) => self.fit(&link).await.map(|()| link),
+                failed => failed,
+            };
+            match connected {
                 Ok(link) => {
                     let link = Arc::new(link);
                     let mut current = locked(&self.current);
@@ -135,6 +139,20 @@ impl Wire {
             link.token = Some(token);
         }
         Ok(link)
+    }
+
+    /// Whether a server is worth asking. One that is cut off from the others may still accept connections.
+    async fn fit(&self, link: &Link) -> Result<()> {
+        let unfit = |why: String| Error::new(ErrorKind::Unreachable, format!("{}: {why}", link.host));
+        let status = link.unary::<_, message::Status>("/etcdserverpb.Maintenance/Status", Empty {});
+        match self.timer.within(self.settings.patience, status).await {
+            None => Err(unfit("no answer in time".into())),
+            Some(Err(status)) if fault::of_this_server(&status) => Err(unfit(fault::wording(&status))),
+            Some(Ok(status)) if status.leader == 0 => Err(unfit("it knows of no leader".into())),
+            Some(Ok(status)) if status.is_learner => Err(unfit("it is a learner, which answers few requests".into())),
+            // One that does not tell such things to everybody answers, which is enough.
+            Some(_) => Ok(()),
+        }
     }
 
     fn endpoint(&self, host: &Host) -> Result<Endpoint> {
