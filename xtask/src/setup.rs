@@ -1,5 +1,6 @@
 //! Installs what is missing, and says so. Where nothing is missing it changes nothing.
 
+mod etcd;
 mod packages;
 mod peers;
 mod redis;
@@ -30,7 +31,7 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    packages::install(&[redis::packages(), peers.packages()].concat())?;
+    packages::install(&[etcd::packages(), redis::packages(), peers.packages()].concat())?;
     redis::link_server()?;
     peers.install()
 }

@@ -30,6 +30,12 @@ impl IoThread {
         Ok(Self { handle, _stay: stay })
     }
 
+    /// Does the work on this thread, with nobody waiting for it.
+    #[cfg(feature = "etcd")]
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
+
     /// Does the work on this thread. It is done to its end even if nobody waits for it any more.
     pub(super) async fn run<T: Send + 'static>(
         &self,
