@@ -3,6 +3,7 @@
 mod packages;
 mod peers;
 mod redis;
+mod zookeeper;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,7 +31,7 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    packages::install(&[redis::packages(), peers.packages()].concat())?;
+    packages::install(&[redis::packages(), zookeeper::packages(), peers.packages()].concat())?;
     redis::link_server()?;
     peers.install()
 }

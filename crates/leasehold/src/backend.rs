@@ -4,7 +4,7 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
 mod io;
 pub mod memory;
 mod notices;
@@ -14,6 +14,8 @@ pub mod redis;
 pub mod redlock;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -93,17 +95,20 @@ pub struct Capabilities {
     pub counted: bool,
     /// Notes beside entries that can be changed while held: elections.
     pub notes: bool,
+    /// All entries of a client live and die with one session, which is as long as the client asked for first. Where this is
+    /// false each entry has a lease of its own, of the length that was asked for it.
+    pub sessions: bool,
 }
 
 impl Capabilities {
     /// Everything.
     pub const fn all() -> Self {
-        Self { queueing: true, shared: true, counted: true, notes: true }
+        Self { queueing: true, shared: true, counted: true, notes: true, sessions: false }
     }
 
     /// Nothing but exclusive claims without an order.
     pub const fn exclusive_only() -> Self {
-        Self { queueing: false, shared: false, counted: false, notes: false }
+        Self { queueing: false, shared: false, counted: false, notes: false, sessions: false }
     }
 }
 
