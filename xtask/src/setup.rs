@@ -4,6 +4,7 @@ mod etcd;
 mod packages;
 mod peers;
 mod redis;
+mod zookeeper;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +32,8 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    packages::install(&[etcd::packages(), redis::packages(), peers.packages()].concat())?;
+    let packages = [etcd::packages(), redis::packages(), zookeeper::packages(), peers.packages()];
+    packages::install(&packages.concat())?;
     redis::link_server()?;
     peers.install()
 }

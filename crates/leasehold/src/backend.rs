@@ -6,7 +6,7 @@
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(feature = "network")]
 mod io;
 pub mod memory;
 mod notices;
@@ -16,6 +16,8 @@ pub mod redis;
 pub mod redlock;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 use std::fmt;
 use std::os::fd::OwnedFd;

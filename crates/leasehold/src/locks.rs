@@ -14,6 +14,8 @@ use crate::backend::redis::{self, Redis};
 use crate::backend::redlock::{self, Redlock};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::Sqlite;
+#[cfg(feature = "zookeeper")]
+use crate::backend::zookeeper::{self, Zookeeper};
 use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
 use crate::claim::Claim;
 use crate::client::{Client, Settings};
@@ -60,6 +62,7 @@ pub struct Locks {
 /// | `redlock://HOST:6379,HOST,HOST` | a majority of independent Redis servers (feature `redis`) |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…`, `redlocks://…` | the same, encrypted (feature `tls`) |
 /// | `etcd://user:password@HOST:2379,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
+/// | `zookeeper://user:password@HOST:2181,HOST,HOST/folder` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…` is the same, encrypted (feature `tls`) |
 ///
 /// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
 /// `backend::redlock::Redlock::builder`.
@@ -266,6 +269,10 @@ impl Builder {
             Address::Redlock(builder) => {
                 Arc::new(builder.grants(ttl)?.patience(deadline::attempt_limit(ttl)).connect().await?)
             }
+            #[cfg(feature = "zookeeper")]
+            Address::Zookeeper(builder) => {
+                Arc::new(builder.session(ttl).patience(deadline::attempt_limit(ttl)).connect().await?)
+            }
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
     }
@@ -291,6 +298,8 @@ enum Address {
     Redis(Box<redis::Builder>),
     #[cfg(feature = "redis")]
     Redlock(Box<redlock::Builder>),
+    #[cfg(feature = "zookeeper")]
+    Zookeeper(Box<zookeeper::Builder>),
 }
 
 impl Address {
@@ -311,6 +320,8 @@ impl Address {
             }
             #[cfg(feature = "redis")]
             ("redlock" | "redlocks", _) => Ok(Self::Redlock(Box::new(Redlock::builder(url)?))),
+            #[cfg(feature = "zookeeper")]
+            ("zookeeper" | "zookeepers", _) => Ok(Self::Zookeeper(Box::new(Zookeeper::builder(url)?))),
             #[cfg(not(feature = "sqlite"))]
             ("sqlite", _) => unsupported("this program was built without the feature \"sqlite\"".into()),
             _ => unsupported(format!(

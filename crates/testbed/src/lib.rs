@@ -28,6 +28,7 @@ pub mod redis;
 mod tls;
 mod tools;
 mod wait;
+pub mod zookeeper;
 
 pub use failure::{Failure, Result};
 pub use proxy::Proxy;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use leasehold_testbed::Result;
 use leasehold_testbed::etcd;
 use leasehold_testbed::redis::{Cluster, Sentinel, Server};
+use leasehold_testbed::zookeeper;
 
 const HELP: &str = "\
 testbed <servers>
@@ -14,6 +15,8 @@ testbed <servers>
   redis       one Redis server
   cluster     a Redis Cluster of three masters
   sentinel    a Redis master, two replicas and three sentinels
+  zookeeper   one ZooKeeper server
+  ensemble    three ZooKeeper servers
 
 Prints where they are, and ends them when its input ends or it is killed.
 ";
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
         ["redis"] => run(Server::start, |server| vec![server.url()]),
         ["cluster"] => run(|| Cluster::start(3, 0), Cluster::urls),
         ["sentinel"] => run(Sentinel::start, Sentinel::sentinel_addresses),
+        ["zookeeper"] => run(zookeeper::Server::start, |server| vec![server.url()]),
+        ["ensemble"] => run(|| zookeeper::Ensemble::start(3), |ensemble| vec![ensemble.url()]),
         _ => {
             eprint!("{HELP}");
             return ExitCode::from(2);
