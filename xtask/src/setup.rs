@@ -2,6 +2,7 @@
 
 mod packages;
 mod peers;
+mod postgres;
 mod redis;
 
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    packages::install(&[redis::packages(), peers.packages()].concat())?;
+    packages::install(&[postgres::packages(), redis::packages(), peers.packages()].concat())?;
     redis::link_server()?;
     peers.install()
 }

@@ -4,14 +4,18 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod io;
 pub mod memory;
 mod notices;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "postgres")]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

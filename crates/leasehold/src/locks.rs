@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::memory::Memory;
+#[cfg(feature = "postgres")]
+use crate::backend::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
 use crate::backend::redis::{self, Redis};
 #[cfg(feature = "redis")]
@@ -52,13 +54,14 @@ pub struct Locks {
 /// | `memory:NAME` | this process's memory, shared by all who use that name |
 /// | `sqlite:` | a file of this user's, `$XDG_STATE_HOME/leasehold/leasehold.db` (feature `sqlite`) |
 /// | `sqlite:PATH` | that file, shared by all processes of this machine that may write it (feature `sqlite`) |
+/// | `postgres://user:password@HOST:5432/DATABASE` | tables of a PostgreSQL database (feature `postgres`) |
 /// | `redis://user:password@HOST:6379/0` | a Redis server, shared by all machines that reach it (feature `redis`) |
 /// | `redis+sentinel://HOST:26379,HOST/NAME` | the master that these sentinels know by that name (feature `redis`) |
 /// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
 /// | `redlock://HOST:6379,HOST,HOST` | a majority of independent Redis servers (feature `redis`) |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…`, `redlocks://…` | the same, encrypted (feature `tls`) |
 ///
-/// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
+/// What a URL of PostgreSQL may ask for behind a `?` is at `backend::postgres::Postgres::builder`. What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
 /// `backend::redlock::Redlock::builder`.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::builder(url).connect().await
@@ -255,6 +258,8 @@ impl Builder {
             Address::Memory(name) => Arc::new(Memory::named(&name)),
             #[cfg(feature = "sqlite")]
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
+            #[cfg(feature = "postgres")]
+            Address::Postgres(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
             Address::Redis(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
@@ -280,6 +285,8 @@ enum Address {
     Memory(String),
     #[cfg(feature = "sqlite")]
     Sqlite(String),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<postgres::Builder>),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Builder>),
     #[cfg(feature = "redis")]
@@ -296,6 +303,8 @@ impl Address {
             ("memory", name) => Ok(Self::Memory(name)),
             #[cfg(feature = "sqlite")]
             ("sqlite", path) => Ok(Self::Sqlite(path)),
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(Postgres::builder(url)?))),
             #[cfg(feature = "redis")]
             ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster", _) => {
                 Ok(Self::Redis(Box::new(Redis::builder(url)?)))
