@@ -6,14 +6,18 @@
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(feature = "network")]
+#[cfg(feature = "_network")]
 mod io;
 pub mod memory;
 mod notices;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "postgres")]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "zookeeper")]

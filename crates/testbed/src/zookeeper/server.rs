@@ -224,10 +224,9 @@ impl Server {
         if self.has_ended() {
             return Err(self.failure("ended at once"));
         }
-        match self.plan.tls {
+        if self.plan.tls.is_none() {
             // One that has other things to do for now is warm enough.
-            None => drop(warming::warm_up(self.port)),
-            Some(_) => {}
+            drop(warming::warm_up(self.port));
         }
         Ok(())
     }
