@@ -63,7 +63,7 @@ impl Url {
     }
 
     /// Takes an option out that has a number for its value.
-    #[cfg(feature = "redis")]
+    #[cfg(any(test, feature = "redis"))]
     pub(crate) fn take_number<N: std::str::FromStr>(&mut self, name: &str) -> Result<Option<N>> {
         let Some(value) = self.take(name)? else { return Ok(None) };
         value
