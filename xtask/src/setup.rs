@@ -1,5 +1,6 @@
 //! Installs what is missing, and says so. Where nothing is missing it changes nothing.
 
+mod etcd;
 mod packages;
 mod peers;
 mod redis;
@@ -31,7 +32,8 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    packages::install(&[redis::packages(), zookeeper::packages(), peers.packages()].concat())?;
+    let packages = [etcd::packages(), redis::packages(), zookeeper::packages(), peers.packages()];
+    packages::install(&packages.concat())?;
     redis::link_server()?;
     peers.install()
 }

@@ -4,7 +4,9 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(feature = "network")]
 mod io;
 pub mod memory;
 mod notices;

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "etcd")]
+use crate::backend::etcd::{self, Etcd};
 use crate::backend::memory::Memory;
 #[cfg(feature = "redis")]
 use crate::backend::redis::{self, Redis};
@@ -59,6 +61,7 @@ pub struct Locks {
 /// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
 /// | `redlock://HOST:6379,HOST,HOST` | a majority of independent Redis servers (feature `redis`) |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…`, `redlocks://…` | the same, encrypted (feature `tls`) |
+/// | `etcd://user:password@HOST:2379,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
 /// | `zookeeper://user:password@HOST:2181,HOST,HOST/folder` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…` is the same, encrypted (feature `tls`) |
 ///
 /// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
@@ -258,6 +261,8 @@ impl Builder {
             Address::Memory(name) => Arc::new(Memory::named(&name)),
             #[cfg(feature = "sqlite")]
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
+            #[cfg(feature = "etcd")]
+            Address::Etcd(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
             Address::Redis(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
@@ -287,6 +292,8 @@ enum Address {
     Memory(String),
     #[cfg(feature = "sqlite")]
     Sqlite(String),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<etcd::Builder>),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Builder>),
     #[cfg(feature = "redis")]
@@ -305,6 +312,8 @@ impl Address {
             ("memory", name) => Ok(Self::Memory(name)),
             #[cfg(feature = "sqlite")]
             ("sqlite", path) => Ok(Self::Sqlite(path)),
+            #[cfg(feature = "etcd")]
+            ("etcd" | "etcds", _) => Ok(Self::Etcd(Box::new(Etcd::builder(url)?))),
             #[cfg(feature = "redis")]
             ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster", _) => {
                 Ok(Self::Redis(Box::new(Redis::builder(url)?)))

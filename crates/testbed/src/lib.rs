@@ -17,6 +17,7 @@
 //! ```
 
 mod clock;
+pub mod etcd;
 mod failure;
 mod folder;
 pub mod interop;

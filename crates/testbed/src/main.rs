@@ -4,12 +4,14 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use leasehold_testbed::Result;
+use leasehold_testbed::etcd;
 use leasehold_testbed::redis::{Cluster, Sentinel, Server};
 use leasehold_testbed::zookeeper;
 
 const HELP: &str = "\
 testbed <servers>
 
+  etcd        one etcd server
   redis       one Redis server
   cluster     a Redis Cluster of three masters
   sentinel    a Redis master, two replicas and three sentinels
@@ -22,6 +24,7 @@ Prints where they are, and ends them when its input ends or it is killed.
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["etcd"] => run(etcd::Cluster::start, |cluster| vec![cluster.url()]),
         ["redis"] => run(Server::start, |server| vec![server.url()]),
         ["cluster"] => run(|| Cluster::start(3, 0), Cluster::urls),
         ["sentinel"] => run(Sentinel::start, Sentinel::sentinel_addresses),

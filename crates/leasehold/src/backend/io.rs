@@ -30,6 +30,12 @@ impl IoThread {
         Ok(Self { handle, _stay: stay })
     }
 
+    /// Does the work on this thread, with nobody waiting for it.
+    #[cfg(feature = "etcd")]
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
+
     /// Where work can be started that nobody waits for.
     #[cfg(feature = "zookeeper")]
     pub(super) fn handle(&self) -> Handle {
