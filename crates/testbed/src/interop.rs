@@ -9,6 +9,8 @@
 //! | `unlock KEY` | `released`, `lost` |
 //! | `hammer KEY FILE TIMES` | `done TIMES` |
 //!
+//! Curator's mutex also knows `revoke FOLDER`, and says `lost` to `extend` once it has been asked to let go.
+//!
 //! Whatever else went wrong is `error` and a text. Before the first line a peer says `ready`.
 
 use std::fs::File;
@@ -38,7 +40,7 @@ pub enum Library {
 /// A process that uses such a library, ended when dropped.
 #[derive(Debug)]
 pub struct Peer {
-    library: Library,
+    library: String,
     process: Process, // dropped before the folder with its log
     questions: ChildStdin,
     answers: mpsc::Receiver<String>,
@@ -69,31 +71,10 @@ impl Library {
 
     /// Starts a process that uses the library on this server, and returns when it has reached it.
     pub fn start(self, url: &str) -> Result<Peer> {
-        let folder = folder::make()?;
-        let log = File::create(log_in(&folder)).map_err(Failure::during("cannot write the log of a peer"))?;
-        let mut command = self.command()?;
-        command.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        let mut process = Process::start(command)?;
-        let questions = process.child().stdin.take().expect("it is piped");
-        let stdout = BufReader::new(process.child().stdout.take().expect("it is piped"));
-        let (sender, answers) = mpsc::channel();
-        std::thread::spawn(move || {
-            stdout.lines().map_while(std::io::Result::ok).try_for_each(|line| sender.send(line))
-        });
-        let mut peer = Peer { library: self, process, questions, answers, folder };
-        match peer.hear(PATIENCE)?.as_str() {
-            "ready" => Ok(peer),
-            other => Err(peer.failure(&format!("said {other:?} before it was ready"))),
-        }
+        Peer::start(format!("{self:?}"), self.command()?, url)
     }
 
     fn command(self) -> Result<Command> {
-        let script = |name| Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(name);
-        let python = |name| {
-            let mut command = process::tied(tools::installed("python/bin/python")?);
-            command.arg("-B").arg(script(name)); // without leaving compiled files in the tree
-            Ok(command)
-        };
         match self {
             Self::RedisPy => python("redis_py.py"),
             Self::PythonRedisLock => python("python_redis_lock.py"),
@@ -108,7 +89,64 @@ impl Library {
     }
 }
 
+/// A lock library of another language, on ZooKeeper. A key is a kind of lock and a folder: `mutex:/lock/name`. The kinds are
+/// `mutex`, `read`, `write` and `election`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZookeeperLibrary {
+    /// Apache Curator, for Java.
+    Curator,
+    /// kazoo, for Python.
+    Kazoo,
+}
+
+impl ZookeeperLibrary {
+    /// Starts a process that uses the library on a server, such as `127.0.0.1:2181`, and returns when it has reached it.
+    pub fn start(self, address: &str) -> Result<Peer> {
+        let command = match self {
+            Self::Kazoo => python("kazoo_locks.py")?,
+            Self::Curator => {
+                let mut command = process::tied(tools::program("java")?);
+                let jars = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute"];
+                let jars = jars.iter().chain(&["slf4j-api", "slf4j-simple", "guava"]);
+                let path: Vec<String> = jars.map(|jar| format!("/usr/share/java/{jar}.jar")).collect();
+                command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &path.join(":")]);
+                command.arg(script("CuratorLocks.java"));
+                command
+            }
+        };
+        Peer::start(format!("{self:?}"), command, address)
+    }
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(name)
+}
+
+fn python(name: &str) -> Result<Command> {
+    let mut command = process::tied(tools::installed("python/bin/python")?);
+    command.arg("-B").arg(script(name)); // without leaving compiled files in the tree
+    Ok(command)
+}
+
 impl Peer {
+    fn start(library: String, mut command: Command, url: &str) -> Result<Self> {
+        let folder = folder::make()?;
+        let log = File::create(log_in(&folder)).map_err(Failure::during("cannot write the log of a peer"))?;
+        command.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut process = Process::start(command)?;
+        let questions = process.child().stdin.take().expect("it is piped");
+        let stdout = BufReader::new(process.child().stdout.take().expect("it is piped"));
+        let (sender, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            stdout.lines().map_while(std::io::Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut peer = Self { library, process, questions, answers, folder };
+        match peer.hear(PATIENCE)?.as_str() {
+            "ready" => Ok(peer),
+            other => Err(peer.failure(&format!("said {other:?} before it was ready"))),
+        }
+    }
+
     /// Takes the lock, at once or within the limit.
     pub fn lock(&mut self, key: &str, ttl: Duration, timeout: Duration) -> Result<Answer> {
         self.ask(&format!("lock {key} {} {}", ttl.as_millis(), timeout.as_millis()), PATIENCE + timeout)
@@ -117,6 +155,11 @@ impl Peer {
     /// Has the lock it holds live for so long from now on.
     pub fn extend(&mut self, key: &str, ttl: Duration) -> Result<Answer> {
         self.ask(&format!("extend {key} {}", ttl.as_millis()), PATIENCE)
+    }
+
+    /// Asks whoever holds the lock in that folder to let go, as Curator does. It cannot be asked of any other library.
+    pub fn revoke(&mut self, folder: &str) -> Result<Answer> {
+        self.ask(&format!("revoke {folder}"), PATIENCE)
     }
 
     /// Gives the lock back.
@@ -161,7 +204,7 @@ impl Peer {
 
     fn failure(&self, what: &str) -> Failure {
         let log = process::tail(&log_in(&self.folder));
-        Failure::new(format!("{:?} {what}; its log ends:\n  {log}", self.library))
+        Failure::new(format!("{} {what}; its log ends:\n  {log}", self.library))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{Result, sh};
 /// A library and its version.
 type Pin = (&'static str, &'static str);
 
-const PYTHON: [Pin; 2] = [("redis", "8.1.0"), ("python-redis-lock", "4.0.1")];
+const PYTHON: [Pin; 3] = [("kazoo", "2.11.0"), ("redis", "8.1.0"), ("python-redis-lock", "4.0.1")];
 const NODE: [Pin; 2] = [("redlock", "5.0.0-beta.2"), ("ioredis", "5.11.1")];
 
 /// What the pinned libraries ask for, and what makes a virtual environment.

@@ -73,7 +73,7 @@ impl Zookeeper {
     /// hosts and the folder may be left out.
     ///
     /// `zookeepers` in place of `zookeeper` encrypts the connection (feature `tls`). Options behind a `?`: `layout=kazoo` names
-    /// nodes as kazoo does, and not as Curator; `acl=open` lets everybody do everything with the nodes of a client that logs
+    /// nodes as kazoo does, and `layout=curator-rw` as Curator's read/write lock does, and not as its mutex; `acl=open` lets everybody do everything with the nodes of a client that logs
     /// in, which are its user's alone otherwise; `ca`, `cert` and `key` name PEM files for the encryption.
     pub fn builder(url: &str) -> Result<Builder> {
         Builder::parse(url)

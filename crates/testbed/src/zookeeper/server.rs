@@ -19,6 +19,9 @@ use crate::{Failure, Result, Tls, folder, ports, until};
 /// Where Debian puts it. Its manifest names everything else that it needs.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 
+/// What it also needs: to write a log, and to speak TLS.
+const BESIDE: [&str; 4] = ["slf4j-simple", "netty-codec", "netty-resolver", "netty-transport-native-unix-common"];
+
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 
 /// Sessions are looked after once in a tick, so that one ends at most so much later than it should.
@@ -101,13 +104,13 @@ impl Builder {
 
     fn text(&self, port: u16, folder: &Path) -> String {
         let mut text = format!(
-            "tickTime={TICK_MS}\ninitLimit=150\nsyncLimit=25\ndataDir={}\nclientPortAddress=127.0.0.1\n\
+            "tickTime={TICK_MS}\ninitLimit=150\nsyncLimit=25\ndataDir={}\n\
              maxClientCnxns=0\nmaxSessionTimeout=86400000\nadmin.enableServer=false\n4lw.commands.whitelist=*\n",
             folder.join("data").display()
         );
         match &self.tls {
             None => {
-                let _ = writeln!(text, "clientPort={port}");
+                let _ = writeln!(text, "clientPort={port}\nclientPortAddress=127.0.0.1");
             }
             Some(tls) => {
                 let store = folder.join("server.pem");
@@ -225,8 +228,7 @@ impl Server {
             return Err(self.failure("ended at once"));
         }
         if self.plan.tls.is_none() {
-            // One that has other things to do for now is warm enough.
-            drop(warming::warm_up(self.port));
+            let _ = warming::warm_up(self.port); // one that has other things to do for now is warm enough
         }
         Ok(())
     }
@@ -255,7 +257,8 @@ impl Server {
         command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]);
         command.args(["-Dzookeeper.preAllocSize=1024", "-Dzookeeper.extendedTypesEnabled=true"]);
         command.args(self.plan.properties.iter().map(|(name, value)| format!("-D{name}={value}")));
-        command.args(["-cp", &format!("{JAR}:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-all.jar")]);
+        let jars = BESIDE.map(|jar| format!(":/usr/share/java/{jar}.jar")).concat();
+        command.args(["-cp", &format!("{JAR}{jars}")]);
         command.arg(MAIN).arg(self.folder().join("zoo.cfg"));
         command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
         *self.process() = Some(Process::start(command)?);

@@ -42,8 +42,9 @@ impl Builder {
         let name = url.to_string();
         let layout = match url.take("layout")?.as_deref() {
             None | Some("curator") => Layout::Curator,
+            Some("curator-rw") => Layout::CuratorReadWrite,
             Some("kazoo") => Layout::Kazoo,
-            Some(_) => return Err(Error::option("layout", "is neither \"curator\" nor \"kazoo\"")),
+            Some(_) => return Err(Error::option("layout", "is none of \"curator\", \"curator-rw\" and \"kazoo\"")),
         };
         let login = match (&url.user, &url.password) {
             (Some(user), Some(password)) => Some(Login { user: user.clone(), password: password.clone() }),
@@ -130,7 +131,7 @@ mod tests {
             ("zk://a", "neither zookeeper:// nor zookeepers://"),
             ("zookeeper://al@a", "user without a password"),
             ("zookeeper://:b@a", "password without a user"),
-            ("zookeeper://a?layout=x", "layout is neither"),
+            ("zookeeper://a?layout=x", "layout is none of"),
             ("zookeeper://a?acl=x", "acl is neither"),
             ("zookeeper://a?acl=creator", "acl is for a user"),
             ("zookeeper://a?ttl=5", "unknown option \"ttl\""),

@@ -13,9 +13,12 @@ use crate::key::{Key, Namespace};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
-    /// As Apache Curator names them: `_c_<uuid>-lock-0000000000`.
+    /// As Apache Curator's `InterProcessMutex` and `LeaderLatch` name them: `_c_<uuid>-lock-0000000000`.
     #[default]
     Curator,
+    /// As Apache Curator's `InterProcessReadWriteLock` names them: `_c_<uuid>-__WRIT__0000000000`. It does not see those of
+    /// the other, nor the other these.
+    CuratorReadWrite,
     /// As kazoo names them: `<uuid>__lock__0000000000`.
     Kazoo,
 }
@@ -54,21 +57,25 @@ impl Paths {
     /// The name of a new entry, to which the server appends its number.
     pub(super) fn entry(&self, id: EntryId, claim: Claim, elects: bool) -> String {
         match self.layout {
-            Layout::Curator => {
-                let hex = id.to_string();
-                let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
-                match claim {
-                    Claim::Exclusive if elects => format!("_c_{uuid}-latch-"),
-                    Claim::Exclusive => format!("_c_{uuid}-lock-"),
-                    Claim::Shared => format!("_c_{uuid}-__READ__"),
-                    Claim::Permits { count, of } => format!("_c_{uuid}-{count}-of-{of}-permits-"),
-                }
-            }
             Layout::Kazoo => match claim {
                 Claim::Exclusive => format!("{id}__lock__"),
                 Claim::Shared => format!("{id}__rlock__"),
-                Claim::Permits { count, of } => format!("{id}-{count}-of-{of}-permits-"),
+                Claim::Permits { count, of } => format!("{id}-{count}-of-{of}-permits-__lock__"),
             },
+            layout => {
+                let hex = id.to_string();
+                let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+                let kind = match (claim, layout) {
+                    (Claim::Exclusive, _) if elects => "latch-".into(),
+                    (Claim::Exclusive, Layout::CuratorReadWrite) => "__WRIT__".into(),
+                    (Claim::Shared, Layout::CuratorReadWrite) => "__READ__".into(),
+                    (Claim::Exclusive, _) => "lock-".into(),
+                    // Curator's mutex sorts by what stands behind its own mark, and lets everything else wait for ever.
+                    (Claim::Shared, _) => "shared-lock-".into(),
+                    (Claim::Permits { count, of }, _) => format!("{count}-of-{of}-permits-lock-"),
+                };
+                format!("_c_{uuid}-{kind}")
+            }
         }
     }
 }
@@ -146,13 +153,14 @@ fn cut_sequence(name: &str) -> Option<(&str, i32)> {
 
 /// What an entry claims whose name begins so. What we do not know claims everything, so that nobody is let in beside it.
 fn claim(stem: &str) -> Option<Claim> {
-    if let Some(permits) = stem.strip_suffix("-permits-") {
+    let bare = stem.strip_suffix("lock-").or(stem.strip_suffix("__lock__")).unwrap_or(stem);
+    if let Some(permits) = bare.strip_suffix("-permits-") {
         let (rest, of) = permits.rsplit_once("-of-")?;
         let (_, count) = rest.rsplit_once('-')?;
         let (count, of): (NonZeroU32, NonZeroU32) = (count.parse().ok()?, of.parse().ok()?);
         return (count <= of).then_some(Claim::Permits { count, of });
     }
-    let shared = ["__READ__", "__rlock__", "read-"];
+    let shared = ["__READ__", "__rlock__", "read-", "-shared-lock-"];
     Some(if shared.iter().any(|kind| stem.ends_with(kind)) { Claim::Shared } else { Claim::Exclusive })
 }
 
@@ -244,7 +252,7 @@ mod tests {
     fn what_we_write_we_read() {
         let (count, of) = (NonZeroU32::new(2).unwrap(), NonZeroU32::new(5).unwrap());
         let id = EntryId(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
-        for layout in [Layout::Curator, Layout::Kazoo] {
+        for layout in [Layout::Curator, Layout::CuratorReadWrite, Layout::Kazoo] {
             for claim in [Claim::Exclusive, Claim::Shared, Claim::Permits { count, of }] {
                 for (digits, sequence) in [("0000000007", 7), ("-2147483648", i32::MIN), ("-000000005", -5)] {
                     let name = paths("", layout).entry(id, claim, false) + digits;
@@ -253,10 +261,12 @@ mod tests {
                 }
             }
         }
-        assert_eq!(
-            paths("", Layout::Curator).entry(id, Claim::Exclusive, true),
-            "_c_01234567-89ab-cdef-0123-456789abcdef-latch-"
-        );
+        let curator = |claim, elects| paths("", Layout::Curator).entry(id, claim, elects);
+        let uuid = "_c_01234567-89ab-cdef-0123-456789abcdef";
+        assert_eq!(curator(Claim::Exclusive, true), format!("{uuid}-latch-"));
+        assert_eq!(curator(Claim::Permits { count, of }, false), format!("{uuid}-2-of-5-permits-lock-"));
+        // Whatever they claim, all that a Curator mutex has to wait for end as its own do.
+        assert!(curator(Claim::Shared, false).ends_with("-lock-"));
     }
 
     /// Written by Curator 5.4.0, kazoo 2.11, ZooKeeper's own recipe and DistributedLock.

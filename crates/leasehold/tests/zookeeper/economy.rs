@@ -1,0 +1,89 @@
+//! How little is asked of the servers.
+
+use std::time::Duration;
+
+use leasehold::Locks;
+use leasehold_testbed::zookeeper::Server;
+
+use crate::{connect, timer, until, until_waiting};
+
+/// How many requests a server has had, one for each time that it is asked this included.
+fn requests(server: &Server) -> u64 {
+    let said = server.asked("srvr");
+    let count = said.lines().find_map(|line| line.strip_prefix("Received: "));
+    count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("it does not say: {said}"))
+}
+
+/// The requests that `work` takes.
+async fn cost(server: &Server, work: impl Future<Output = ()>) -> u64 {
+    let before = requests(server);
+    work.await;
+    requests(server) - before - 1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_taken_and_given_back_costs_three_requests() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    let mutex = locks.mutex("k").unwrap();
+    mutex.lock().await.unwrap().release().await.unwrap();
+    let pairs = cost(&server, async {
+        for _ in 0..100 {
+            mutex.lock().await.unwrap().release().await.unwrap();
+        }
+    });
+    // Now and then one is held for so long that it is watched, on a busy machine.
+    let requests = pairs.await;
+    assert!((300..=320).contains(&requests), "{requests} requests for a hundred locks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_locks_are_kept_by_one_request_in_a_third_of_their_lease() {
+    const HELD: Duration = Duration::from_secs(6);
+    let server = Server::start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(HELD).connect().await.unwrap();
+    let mutexes: Vec<_> = (0..1000).map(|nth| locks.mutex(format!("{nth}")).unwrap()).collect();
+    let mut guards = Vec::new();
+    for mutex in &mutexes {
+        guards.push(mutex.lock().await.unwrap());
+    }
+    // The last ones are watched by then.
+    timer().sleep(Duration::from_millis(500)).await;
+    let requests = cost(&server, timer().sleep(HELD)).await;
+    assert!((2..=10).contains(&requests), "{requests} requests in the time of one lease");
+    for guard in &guards {
+        guard.check().unwrap();
+    }
+    assert_eq!(server.asked("cons").lines().filter(|line| line.contains("sid=")).count(), 1, "it has one connection");
+}
+
+/// However many wait: each departure wakes one, which asks to be told of nothing more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_costs_the_same_however_many_wait() {
+    let mut costs = Vec::new();
+    for waiters in [2, 60] {
+        let server = Server::start().unwrap();
+        let (holder, crowd) = (connect(&server.url()).await, connect(&server.url()).await);
+        let mut guard = holder.mutex("k").unwrap().lock().await.unwrap();
+        let (sender, mut granted) = tokio::sync::mpsc::unbounded_channel();
+        for nth in 0..waiters {
+            let (mutex, sender) = (crowd.mutex("k").unwrap(), sender.clone());
+            tokio::spawn(async move { sender.send(mutex.lock().await.unwrap()) });
+            until_waiting(&holder, "k", nth + 1).await.unwrap();
+        }
+        // Until all of them are told of whoever they wait for.
+        let watched = async || {
+            let count = server.asked("wchs");
+            count.contains(&format!("watching {} paths", waiters + 1))
+        };
+        until("everybody is watched", watched).await;
+        let before = requests(&server);
+        guard.release().await.unwrap();
+        guard = granted.recv().await.unwrap();
+        costs.push(requests(&server) - before - 1);
+        drop(guard);
+    }
+    // A departure, a look for the one behind it, and what watches may add.
+    assert!(costs.iter().all(|cost| *cost <= 6), "{costs:?}");
+    assert!(costs[0].abs_diff(costs[1]) <= 2, "{costs:?}");
+}
