@@ -97,17 +97,20 @@ pub struct Capabilities {
     pub counted: bool,
     /// Notes beside entries that can be changed while held: elections.
     pub notes: bool,
+    /// Whoever waits, holds or follows is told what concerns it at once, and of every change. Otherwise it finds out by
+    /// looking: the first in line soon, the others later, and a state that did not last may be missed.
+    pub pushes: bool,
 }
 
 impl Capabilities {
     /// Everything.
     pub const fn all() -> Self {
-        Self { queueing: true, shared: true, counted: true, notes: true }
+        Self { queueing: true, shared: true, counted: true, notes: true, pushes: true }
     }
 
     /// Nothing but exclusive claims without an order.
     pub const fn exclusive_only() -> Self {
-        Self { queueing: false, shared: false, counted: false, notes: false }
+        Self { queueing: false, shared: false, counted: false, notes: false, pushes: true }
     }
 }
 

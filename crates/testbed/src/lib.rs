@@ -20,6 +20,7 @@ mod clock;
 mod failure;
 mod folder;
 pub mod interop;
+pub mod mysql;
 mod ports;
 pub mod postgres;
 mod process;

@@ -4,12 +4,13 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use leasehold_testbed::Result;
-use leasehold_testbed::postgres;
 use leasehold_testbed::redis::{Cluster, Sentinel, Server};
+use leasehold_testbed::{mysql, postgres};
 
 const HELP: &str = "\
 testbed <servers>
 
+  mysql       one MariaDB server
   postgres    one PostgreSQL server
   redis       one Redis server
   cluster     a Redis Cluster of three masters
@@ -21,6 +22,7 @@ Prints where they are, and ends them when its input ends or it is killed.
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["mysql"] => run(mysql::Server::start, |server| vec![server.url()]),
         ["postgres"] => run(postgres::Server::start, |server| vec![server.url()]),
         ["redis"] => run(Server::start, |server| vec![server.url()]),
         ["cluster"] => run(|| Cluster::start(3, 0), Cluster::urls),

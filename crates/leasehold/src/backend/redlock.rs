@@ -247,7 +247,7 @@ impl Core {
 
 impl Backend for Redlock {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { queueing: false, shared: true, counted: false, notes: false }
+        Capabilities { shared: true, ..Capabilities::exclusive_only() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
