@@ -199,8 +199,15 @@ impl Line {
         }
     }
 
-    /// Compares the line with what the store showed of it between these two moments.
-    pub(crate) fn compare(&mut self, seen: Option<&KeyView>, asked_at: Moment, seen_at: Moment) -> Result<(), String> {
+    /// Compares the line with what the store showed of it between these two moments, leases included if they are the
+    /// entries' own.
+    pub(crate) fn compare(
+        &mut self,
+        seen: Option<&KeyView>,
+        asked_at: Moment,
+        seen_at: Moment,
+        own_leases: bool,
+    ) -> Result<(), String> {
         self.unseen = false;
         let Some(view) = seen else {
             let there: Vec<EntryId> = self.members().map(|member| member.id).collect();
@@ -225,7 +232,9 @@ impl Line {
             same("whether somebody asked for it", &entry.yield_asked, &member.yield_asked)?;
             let at_least = seen_at.until(member.ends.at_the_earliest);
             let at_most = asked_at.until(member.ends.at_the_latest);
-            if entry.lease_left + CLOCKS_APART_MAX < at_least || entry.lease_left > at_most + CLOCKS_APART_MAX {
+            let agrees =
+                entry.lease_left + CLOCKS_APART_MAX >= at_least && entry.lease_left <= at_most + CLOCKS_APART_MAX;
+            if own_leases && !agrees {
                 let left = entry.lease_left;
                 return Err(format!(
                     "the lease of {id} has {left:?} left and not between {at_least:?} and {at_most:?}"

@@ -4,7 +4,9 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(feature = "etcd")]
+pub mod etcd;
+#[cfg(feature = "network")]
 mod io;
 pub mod memory;
 mod notices;
@@ -18,6 +20,8 @@ pub mod redlock;
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -97,6 +101,9 @@ pub struct Capabilities {
     pub counted: bool,
     /// Notes beside entries that can be changed while held: elections.
     pub notes: bool,
+    /// All entries of a client live and die with one session, which is as long as the client asked for first. Where this is
+    /// false each entry has a lease of its own, of the length that was asked for it.
+    pub sessions: bool,
     /// Whoever waits, holds or follows is told what concerns it at once, and of every change. Otherwise it finds out by
     /// looking: the first in line soon, the others later, and a state that did not last may be missed.
     pub pushes: bool,
@@ -105,12 +112,12 @@ pub struct Capabilities {
 impl Capabilities {
     /// Everything.
     pub const fn all() -> Self {
-        Self { queueing: true, shared: true, counted: true, notes: true, pushes: true }
+        Self { queueing: true, shared: true, counted: true, notes: true, sessions: false, pushes: true }
     }
 
     /// Nothing but exclusive claims without an order.
     pub const fn exclusive_only() -> Self {
-        Self { queueing: false, shared: false, counted: false, notes: false, pushes: true }
+        Self { queueing: false, shared: false, counted: false, notes: false, sessions: false, pushes: true }
     }
 }
 

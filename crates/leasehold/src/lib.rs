@@ -89,6 +89,8 @@
 //! | `redis+sentinel://HOST,HOST/NAME` | the master that these sentinels know by that name |
 //! | `redis+cluster://HOST,HOST` | a Redis Cluster |
 //! | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same, encrypted (feature `tls`) |
+//! | `etcd://HOST,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
+//! | `zookeeper://HOST,HOST,HOST` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…`: encrypted (feature `tls`) |
 //!
 //! A store of your own implements [`backend::Backend`] and is opened by [`Locks::on`].
 //!
@@ -133,7 +135,7 @@ mod locks;
 mod primitive;
 pub mod queue;
 mod sync;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(feature = "network")]
 mod url;
 
 pub use crate::acquire::{Attempt, Busy};

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "etcd")]
+use crate::backend::etcd::{self, Etcd};
 use crate::backend::memory::Memory;
 #[cfg(feature = "postgres")]
 use crate::backend::postgres::{self, Postgres};
@@ -14,6 +16,8 @@ use crate::backend::redis::{self, Redis};
 use crate::backend::redlock::{self, Redlock};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::Sqlite;
+#[cfg(feature = "zookeeper")]
+use crate::backend::zookeeper::{self, Zookeeper};
 use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
 use crate::claim::Claim;
 use crate::client::{Client, Settings};
@@ -60,6 +64,8 @@ pub struct Locks {
 /// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
 /// | `redlock://HOST:6379,HOST,HOST` | a majority of independent Redis servers (feature `redis`) |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…`, `redlocks://…` | the same, encrypted (feature `tls`) |
+/// | `etcd://user:password@HOST:2379,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
+/// | `zookeeper://user:password@HOST:2181,HOST,HOST/folder` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…` is the same, encrypted (feature `tls`) |
 ///
 /// What a URL of PostgreSQL may ask for behind a `?` is at `backend::postgres::Postgres::builder`. What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
 /// `backend::redlock::Redlock::builder`.
@@ -258,6 +264,8 @@ impl Builder {
             Address::Memory(name) => Arc::new(Memory::named(&name)),
             #[cfg(feature = "sqlite")]
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
+            #[cfg(feature = "etcd")]
+            Address::Etcd(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "postgres")]
             Address::Postgres(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
@@ -265,6 +273,10 @@ impl Builder {
             #[cfg(feature = "redis")]
             Address::Redlock(builder) => {
                 Arc::new(builder.grants(ttl)?.patience(deadline::attempt_limit(ttl)).connect().await?)
+            }
+            #[cfg(feature = "zookeeper")]
+            Address::Zookeeper(builder) => {
+                Arc::new(builder.session(ttl).patience(deadline::attempt_limit(ttl)).connect().await?)
             }
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
@@ -285,12 +297,16 @@ enum Address {
     Memory(String),
     #[cfg(feature = "sqlite")]
     Sqlite(String),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<etcd::Builder>),
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Builder>),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Builder>),
     #[cfg(feature = "redis")]
     Redlock(Box<redlock::Builder>),
+    #[cfg(feature = "zookeeper")]
+    Zookeeper(Box<zookeeper::Builder>),
 }
 
 impl Address {
@@ -303,6 +319,8 @@ impl Address {
             ("memory", name) => Ok(Self::Memory(name)),
             #[cfg(feature = "sqlite")]
             ("sqlite", path) => Ok(Self::Sqlite(path)),
+            #[cfg(feature = "etcd")]
+            ("etcd" | "etcds", _) => Ok(Self::Etcd(Box::new(Etcd::builder(url)?))),
             #[cfg(feature = "postgres")]
             ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(Postgres::builder(url)?))),
             #[cfg(feature = "redis")]
@@ -311,6 +329,8 @@ impl Address {
             }
             #[cfg(feature = "redis")]
             ("redlock" | "redlocks", _) => Ok(Self::Redlock(Box::new(Redlock::builder(url)?))),
+            #[cfg(feature = "zookeeper")]
+            ("zookeeper" | "zookeepers", _) => Ok(Self::Zookeeper(Box::new(Zookeeper::builder(url)?))),
             #[cfg(not(feature = "sqlite"))]
             ("sqlite", _) => unsupported("this program was built without the feature \"sqlite\"".into()),
             _ => unsupported(format!(

@@ -53,6 +53,7 @@ impl Url {
     }
 
     /// Takes an option out, so that those left at the end are those that nobody knows.
+    #[cfg(any(test, feature = "redis", feature = "tls"))]
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<String>> {
         let Some(at) = self.options.iter().position(|(option, _)| option == name) else { return Ok(None) };
         let (_, value) = self.options.remove(at);
@@ -63,6 +64,7 @@ impl Url {
     }
 
     /// Takes an option out that has a number for its value.
+    #[cfg(any(test, feature = "redis"))]
     pub(crate) fn take_number<N: std::str::FromStr>(&mut self, name: &str) -> Result<Option<N>> {
         let Some(value) = self.take(name)? else { return Ok(None) };
         value

@@ -17,14 +17,25 @@ const OWNER: &str = "owner";
 /// A new folder, removed when dropped; or, if this process is killed first, by a later one.
 pub(crate) fn make() -> Result<TempDir> {
     static MINE: OnceLock<(PathBuf, File)> = OnceLock::new();
+    make_in(&std::env::temp_dir(), &MINE)
+}
+
+/// The same in memory, where there is such a place: for a server that has every write on disk before it answers, while
+/// others keep the disk busy. What it wrote survives its process.
+pub(crate) fn make_in_memory() -> Result<TempDir> {
+    static MINE: OnceLock<(PathBuf, File)> = OnceLock::new();
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { make_in(memory, &MINE) } else { make() }
+}
+
+fn make_in(all: &Path, mine: &OnceLock<(PathBuf, File)>) -> Result<TempDir> {
     let failed = || Failure::during("cannot make a temporary folder");
-    let (mine, _owner) = match MINE.get() {
+    let (mine, _owner) = match mine.get() {
         Some(mine) => mine,
         None => {
-            let all = std::env::temp_dir();
-            remove_ownerless(&all);
-            let mine = own_a_folder(&all).map_err(failed())?;
-            MINE.get_or_init(|| mine)
+            remove_ownerless(all);
+            let owned = own_a_folder(all).map_err(failed())?;
+            mine.get_or_init(|| owned)
         }
     };
     TempDir::new_in(mine).map_err(failed())

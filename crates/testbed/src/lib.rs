@@ -17,6 +17,7 @@
 //! ```
 
 mod clock;
+pub mod etcd;
 mod failure;
 mod folder;
 pub mod interop;
@@ -30,6 +31,7 @@ mod tls;
 mod tools;
 mod unprivileged;
 mod wait;
+pub mod zookeeper;
 
 pub use failure::{Failure, Result};
 pub use proxy::Proxy;

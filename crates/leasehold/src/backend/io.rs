@@ -30,6 +30,28 @@ impl IoThread {
         Ok(Self { handle, _stay: stay })
     }
 
+    /// Does the work on this thread, with nobody waiting for it.
+    #[cfg(feature = "etcd")]
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
+
+    /// Where work can be started that nobody waits for.
+    #[cfg(feature = "zookeeper")]
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends the thread once that is done, without waiting for it.
+    #[cfg(feature = "zookeeper")]
+    pub(super) fn end_after(self, work: impl Future<Output = ()> + Send + 'static) {
+        let Self { handle, _stay: stay } = self;
+        handle.spawn(async move {
+            work.await;
+            drop(stay);
+        });
+    }
+
     /// Does the work on this thread. It is done to its end even if nobody waits for it any more.
     pub(super) async fn run<T: Send + 'static>(
         &self,

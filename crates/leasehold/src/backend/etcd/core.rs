@@ -1,0 +1,117 @@
+//! What a client of an etcd store has: a connection, a session, entries, and watches of them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::backend::etcd::hub::Hub;
+use crate::backend::etcd::roster::{Own, Roster};
+use crate::backend::etcd::session::{Alive, Session, Sessions};
+use crate::backend::etcd::wire::Wire;
+use crate::backend::io::IoThread;
+use crate::backend::{EntryId, Lease, LeaseId, Renewal};
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::sync::locked;
+
+/// How long an entry is ours before it is watched. One that is given back sooner costs no watch; whatever happens to it
+/// before is told then, since a watch begins where its entry did.
+const WATCHED_AFTER: Duration = Duration::from_millis(50);
+
+pub(super) struct Core {
+    pub(super) io: IoThread,
+    pub(super) wire: Arc<Wire>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) roster: Roster,
+    /// Entries that are to be watched soon.
+    unwatched: Mutex<Vec<EntryId>>,
+}
+
+impl Core {
+    pub(super) fn new(io: IoThread, wire: Arc<Wire>) -> Arc<Self> {
+        let hub = Arc::new(Hub::default());
+        io.spawn(hub.clone().run(wire.clone()));
+        let (sessions, roster) = (Arc::new(Sessions::new()), Roster::new());
+        Arc::new(Self { io, wire, hub, sessions, roster, unwatched: Mutex::default() })
+    }
+
+    /// What the wall clock shows, in ms since 1970.
+    pub(super) fn wall_ms(&self) -> u64 {
+        self.wire.timer.clock().wall_micros() / 1000
+    }
+
+    /// Keeps a session alive. What was on one that has ended is gone; what nobody believes in any more is taken out.
+    pub(super) async fn keep(self: &Arc<Self>, session: &Arc<Session>) -> Result<Alive> {
+        let alive = session.keep(&self.wire).await?;
+        match alive {
+            Alive::No => self.roster.is_over(session),
+            Alive::Yes => {
+                for place in self.roster.abandoned(session, self.wire.timer.now()) {
+                    let core = self.clone();
+                    self.io.spawn(async move {
+                        if let Err(error) = core.leave(&place).await {
+                            tracing::debug!(target: "leasehold::etcd", key = %place.key, %error, "an entry was not left");
+                        }
+                    });
+                }
+            }
+        }
+        Ok(alive)
+    }
+
+    /// One answer for each lease. One trip for all that are on one session, and none if it was kept alive just now.
+    pub(super) async fn renew(self: &Arc<Self>, leases: &[Lease], asked_at: Moment) -> Vec<Renewal> {
+        let owns: Vec<Option<Own>> = leases
+            .iter()
+            .map(|lease| {
+                let LeaseId::Entry(place) = &lease.id;
+                self.roster.get(place.entry)
+            })
+            .collect();
+        let mut sessions: Vec<&Arc<Session>> = Vec::new();
+        for own in owns.iter().flatten() {
+            if sessions.iter().all(|session| session.lease != own.session.lease) {
+                sessions.push(&own.session);
+            }
+        }
+        let kept = join_all(sessions.iter().map(|session| self.keep(session))).await;
+        let renewal = |own: &Option<Own>| {
+            let Some(own) = own.as_ref().filter(|own| !own.fate.is_gone()) else { return Renewal::Lost };
+            let session = sessions.iter().position(|session| session.lease == own.session.lease);
+            match &kept[session.expect("the session of every entry was kept")] {
+                Ok(Alive::No) => Renewal::Lost,
+                Err(error) => Renewal::Unknown(error.clone()),
+                Ok(Alive::Yes) => {
+                    let ttl = own.session.left(asked_at);
+                    self.roster.is_believed_until(own.place.entry, asked_at.after(ttl));
+                    Renewal::Renewed { ttl, yield_asked: own.fate.yield_asked() }
+                }
+            }
+        };
+        owns.iter().map(renewal).collect()
+    }
+
+    /// Watches an entry of ours, if it is still there after a moment.
+    pub(super) fn watch_soon(self: &Arc<Self>, own: &Own) {
+        if own.fate.watched.load(std::sync::atomic::Ordering::Acquire) {
+            return;
+        }
+        let is_first = {
+            let mut unwatched = locked(&self.unwatched);
+            unwatched.push(own.place.entry);
+            unwatched.len() == 1
+        };
+        if is_first {
+            let core = self.clone();
+            self.io.spawn(async move {
+                core.wire.timer.sleep(WATCHED_AFTER).await;
+                let entries = std::mem::take(&mut *locked(&core.unwatched));
+                for own in entries.into_iter().filter_map(|entry| core.roster.get(entry)) {
+                    core.watch_now(&own);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Which server is asked, and how: one connection for everything, replaced by one to the next server when it fails or falls
+//! silent. So whoever is heard at all is heard by a server that answers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream;
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::sync::{mpsc, watch};
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::backend::etcd::fault;
+use crate::backend::etcd::joined::Joined;
+use crate::backend::etcd::message::{self, Authenticate, Authenticated, Empty};
+use crate::clock::Timer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::locked;
+use crate::url::Host;
+
+/// The largest answer that is read: the keys of a namespace with some hundred thousand locks.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// What connections are made with.
+pub(super) struct Settings {
+    pub(super) hosts: Vec<Host>,
+    pub(super) login: Option<(String, String)>,
+    pub(super) tls: Option<Tls>,
+    /// How long a connection may take to be made, and a request to be answered, before the next server is tried.
+    pub(super) patience: Duration,
+}
+
+/// PEM files for an encrypted connection.
+#[derive(Clone)]
+pub(super) struct Tls {
+    /// Whom to trust; `None` for whom this machine trusts.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no encryption without the feature"))]
+    pub(super) ca: Option<Vec<u8>>,
+    /// A certificate and its key, if the server asks for one.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no encryption without the feature"))]
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+pub(super) struct Wire {
+    pub(super) settings: Settings,
+    pub(super) timer: Timer,
+    current: Mutex<Current>,
+    connecting: Joined<Result<Arc<Link>>>,
+    /// The number of the connection that was replaced last.
+    replaced: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Current {
+    link: Option<Arc<Link>>,
+    /// Which server is tried first when a connection is needed.
+    host: usize,
+    links: u64,
+}
+
+/// A connection to one server.
+pub(super) struct Link {
+    number: u64,
+    pub(super) host: Host,
+    grpc: Grpc<Channel>,
+    token: Option<MetadataValue<Ascii>>,
+}
+
+impl Wire {
+    pub(super) fn new(settings: Settings, timer: Timer) -> Self {
+        let (current, connecting) = (Mutex::default(), Joined::new());
+        Self { settings, timer, current, connecting, replaced: watch::Sender::new(0) }
+    }
+
+    /// The connection that is in use, made if there is none.
+    pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<Link>> {
+        if let Some(link) = &locked(&self.current).link {
+            return Ok(link.clone());
+        }
+        let wire = self.clone();
+        self.connecting.join(|| async move { wire.connect().await }).await
+    }
+
+    async fn connect(&self) -> Result<Arc<Link>> {
+        let (first, number) = {
+            let mut current = locked(&self.current);
+            if let Some(link) = &current.link {
+                return Ok(link.clone());
+            }
+            current.links += 1;
+            (current.host, current.links)
+        };
+        let hosts = &self.settings.hosts;
+        let mut failure = None;
+        for nth in 0..hosts.len() {
+            let at = (first + nth) % hosts.len();
+            let connected = match self.connect_to(&hosts[at], number).await {
+                Ok(link) => self.fit(&link).await.map(|()| link),
+                failed => failed,
+            };
+            match connected {
+                Ok(link) => {
+                    let link = Arc::new(link);
+                    let mut current = locked(&self.current);
+                    (current.link, current.host) = (Some(link.clone()), at);
+                    return Ok(link);
+                }
+                // No other server would say anything else.
+                Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.expect("an address names at least one server").with_no_effect())
+    }
+
+    /// A connection to that server, and nothing else.
+    pub(super) async fn connect_to(&self, host: &Host, number: u64) -> Result<Link> {
+        let unreachable = |why: String| Error::new(ErrorKind::Unreachable, format!("{host}: {why}"));
+        let connecting = self.endpoint(host)?;
+        let channel = match self.timer.within(self.settings.patience, connecting.connect()).await {
+            Some(Ok(channel)) => channel,
+            Some(Err(cause)) => return Err(unreachable(innermost(&cause))),
+            None => return Err(unreachable("no connection in time".into())),
+        };
+        let grpc = Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let mut link = Link { number, host: host.clone(), grpc, token: None };
+        if let Some((name, password)) = &self.settings.login {
+            let login = Authenticate { name: name.clone(), password: password.clone() };
+            let answer = link.unary::<_, Authenticated>("/etcdserverpb.Auth/Authenticate", login);
+            let answer = self.timer.within(self.settings.patience, answer).await;
+            let answer = answer.ok_or_else(|| unreachable("no answer in time".into()))?;
+            let token = answer.map_err(|status| fault::of(&status).with_no_effect())?.token;
+            let token = token.parse().map_err(|_| Error::new(ErrorKind::Protocol, "an unreadable token"))?;
+            link.token = Some(token);
+        }
+        Ok(link)
+    }
+
+    /// Whether a server is worth asking. One that is cut off from the others may still accept connections.
+    async fn fit(&self, link: &Link) -> Result<()> {
+        let unfit = |why: String| Error::new(ErrorKind::Unreachable, format!("{}: {why}", link.host));
+        let status = link.unary::<_, message::Status>("/etcdserverpb.Maintenance/Status", Empty {});
+        match self.timer.within(self.settings.patience, status).await {
+            None => Err(unfit("no answer in time".into())),
+            Some(Err(status)) if fault::of_this_server(&status) => Err(unfit(fault::wording(&status))),
+            Some(Ok(status)) if status.leader == 0 => Err(unfit("it knows of no leader".into())),
+            Some(Ok(status)) if status.is_learner => Err(unfit("it is a learner, which answers few requests".into())),
+            // One that does not tell such things to everybody answers, which is enough.
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn endpoint(&self, host: &Host) -> Result<Endpoint> {
+        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
+        let invalid = |_| Error::option("url", "has a host that is no name and no address");
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{host}")).map_err(invalid)?.tcp_nodelay(true);
+        match &self.settings.tls {
+            None => Ok(endpoint),
+            Some(tls) => encrypted(endpoint, tls),
+        }
+    }
+
+    /// Whoever needs a connection next is given another one.
+    pub(super) fn replace(&self, link: &Link) {
+        let mut current = locked(&self.current);
+        if current.link.as_ref().is_some_and(|current| current.number == link.number) {
+            current.link = None;
+            current.host = (current.host + 1) % self.settings.hosts.len();
+            drop(current);
+            self.replaced.send_replace(link.number);
+        }
+    }
+
+    /// Resolves when that connection is not in use any more.
+    pub(super) async fn replaced(&self, link: &Link) {
+        // The sender is ours, so that it cannot be gone.
+        let _ = self.replaced.subscribe().wait_for(|number| *number >= link.number).await;
+    }
+
+    /// Asks once for something that changes nothing, however often it is asked.
+    pub(super) async fn read<Q: Message + Clone + 'static, A: Message + Default + 'static>(
+        self: &Arc<Self>,
+        path: &'static str,
+        query: Q,
+    ) -> Result<A> {
+        self.call(path, query).await.map_err(Error::with_no_effect)
+    }
+
+    /// Asks once. A server that has forgotten who we are did nothing, and is told again.
+    pub(super) async fn call<Q: Message + Clone + 'static, A: Message + Default + 'static>(
+        self: &Arc<Self>,
+        path: &'static str,
+        query: Q,
+    ) -> Result<A> {
+        let link = self.link().await?;
+        let status = match self.bounded(&link, link.unary(path, query.clone())).await? {
+            Err(status) if fault::forgot_us(&status) => {
+                self.replace(&link);
+                let link = self.link().await?;
+                self.bounded(&link, link.unary(path, query)).await?
+            }
+            answer => answer,
+        };
+        status.map_err(|status| fault::of(&status))
+    }
+
+    /// One message on a stream of its own, and the first that comes back.
+    pub(super) async fn call_on_stream<Q: Message + Clone + 'static, A: Message + Default + 'static>(
+        self: &Arc<Self>,
+        path: &'static str,
+        query: Q,
+    ) -> Result<A> {
+        let link = self.link().await?;
+        let (sender, queries) = mpsc::unbounded_channel();
+        let _ = sender.send(query); // we have the receiver
+        let answer = async {
+            let answer = link.stream::<Q, A>(path, queries).await?.message().await?;
+            drop(sender); // not sooner: its end would be ours
+            answer.ok_or_else(|| Status::unavailable("the server ended the stream"))
+        };
+        self.bounded(&link, answer).await?.map_err(|status| fault::of(&status))
+    }
+
+    /// Waits for an answer as long as is sensible. A server that has none is not asked again before the others.
+    pub(super) async fn bounded<T>(
+        &self,
+        link: &Link,
+        answer: impl Future<Output = Result<T, Status>>,
+    ) -> Result<Result<T, Status>> {
+        match self.timer.within(self.settings.patience, answer).await {
+            Some(answer) => {
+                if answer.as_ref().is_err_and(fault::of_this_server) {
+                    self.replace(link);
+                }
+                Ok(answer)
+            }
+            None => {
+                self.replace(link);
+                Err(Error::new(ErrorKind::Unreachable, format!("{}: no answer in time", link.host)).with_unknown_fate())
+            }
+        }
+    }
+}
+
+impl Link {
+    pub(super) async fn unary<Q: Message + 'static, A: Message + Default + 'static>(
+        &self,
+        path: &'static str,
+        query: Q,
+    ) -> Result<A, Status> {
+        let mut grpc = self.grpc.clone();
+        ready(&mut grpc).await?;
+        let codec = ProstCodec::<Q, A>::default();
+        Ok(grpc.unary(self.request(query), PathAndQuery::from_static(path), codec).await?.into_inner())
+    }
+
+    /// Opens a stream. The server does not answer before it has been told something.
+    pub(super) async fn stream<Q: Message + 'static, A: Message + Default + 'static>(
+        &self,
+        path: &'static str,
+        queries: mpsc::UnboundedReceiver<Q>,
+    ) -> Result<Streaming<A>, Status> {
+        let mut grpc = self.grpc.clone();
+        ready(&mut grpc).await?;
+        let queries = stream::unfold(queries, async |mut queries| {
+            let query = queries.recv().await?;
+            Some((query, queries))
+        });
+        let codec = ProstCodec::<Q, A>::default();
+        let mut request = self.request(queries);
+        // Without it, a member that is cut off from the others goes on as if nothing happened there.
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        Ok(grpc.streaming(request, PathAndQuery::from_static(path), codec).await?.into_inner())
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut metadata = MetadataMap::new();
+        if let Some(token) = &self.token {
+            metadata.insert("token", token.clone());
+        }
+        Request::from_parts(metadata, tonic::Extensions::default(), message)
+    }
+}
+
+async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
+    grpc.ready().await.map_err(|cause| Status::from_error(Box::new(cause)))
+}
+
+#[cfg(feature = "tls")]
+fn encrypted(endpoint: Endpoint, tls: &Tls) -> Result<Endpoint> {
+    use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+    let config = match &tls.ca {
+        Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    let config = match &tls.identity {
+        Some((cert, key)) => config.identity(Identity::from_pem(cert, key)),
+        None => config,
+    };
+    endpoint.tls_config(config).map_err(|cause| Error::option("ca, cert or key", "cannot be read").caused_by(cause))
+}
+
+#[cfg(not(feature = "tls"))]
+fn encrypted(_endpoint: Endpoint, _tls: &Tls) -> Result<Endpoint> {
+    Err(Error::new(ErrorKind::Unsupported, "this program was built without the feature \"tls\""))
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => innermost(cause),
+        None => error.to_string(),
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}

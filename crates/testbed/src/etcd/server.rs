@@ -1,0 +1,208 @@
+//! One member of an etcd cluster, and the programs that ask it things.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::process::{self, Process};
+use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools};
+
+/// Short enough for tests that kill a leader, and long enough for a busy machine. One and a half of the longer one is the
+/// shortest lease that the server grants.
+const HEARTBEAT_MS: u32 = 50;
+const ELECTION_MS: u32 = 600;
+
+/// A member, ended when dropped.
+#[derive(Debug)]
+pub struct Server {
+    process: Mutex<Option<Process>>, // dropped before the folder that it writes to
+    name: String,
+    port: u16,
+    peer_port: u16,
+    tls: Option<Tls>,
+    folder: TempDir,
+}
+
+impl Server {
+    pub(super) fn new(name: String, tls: Option<Tls>) -> Result<Self> {
+        let (port, peer_port, folder) = (ports::free()?, ports::free()?, folder::make_in_memory()?);
+        Ok(Self { process: Mutex::default(), name, port, peer_port, tls, folder })
+    }
+
+    /// Where it listens for clients; the same after a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `127.0.0.1:PORT`
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where it keeps its data and its log.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How it is known to the others.
+    pub(super) fn peer(&self) -> String {
+        format!("{}=http://127.0.0.1:{}", self.name, self.peer_port)
+    }
+
+    /// Whether nobody else has taken its ports meanwhile.
+    pub(super) fn has_its_ports(&self) -> bool {
+        [self.port, self.peer_port].iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+    }
+
+    pub(super) fn launch(&self, cluster: &str) -> Result {
+        let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
+        let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let (client, peer) = (format!("{scheme}://{}", self.address()), format!("http://127.0.0.1:{}", self.peer_port));
+        let mut command = process::tied(tools::program("etcd")?);
+        command.args(["--name", &self.name, "--initial-cluster", cluster, "--initial-cluster-state", "new"]);
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args([
+            "--heartbeat-interval",
+            &HEARTBEAT_MS.to_string(),
+            "--election-timeout",
+            &ELECTION_MS.to_string(),
+        ]);
+        command.args(["--log-level", "warn", "--logger", "zap"]).arg("--data-dir").arg(self.folder().join("data"));
+        if let Some(tls) = &self.tls {
+            command.arg("--cert-file").arg(tls.certificate()).arg("--key-file").arg(tls.key());
+        }
+        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
+        *self.process() = Some(Process::start(command)?);
+        Ok(())
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.process().as_mut().is_none_or(|process| process.ended().is_some())
+    }
+
+    /// Kills it: it has no time to write or to say anything (SIGKILL).
+    pub fn kill(&self) {
+        self.process().take();
+    }
+
+    /// Stops it until [`cont`](Self::cont): it keeps its connections, and answers nobody (SIGSTOP).
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// What `etcdctl` prints for a command.
+    ///
+    /// # Panics
+    /// If it fails or has no answer.
+    #[track_caller]
+    pub fn cli(&self, words: &[&str]) -> String {
+        self.try_cli(words).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// The same, for a command that may fail.
+    pub fn try_cli(&self, words: &[&str]) -> Result<String> {
+        let mut command = self.etcdctl();
+        command.args(words);
+        process::output(command, PATIENCE).map(|answer| answer.trim_end().to_owned())
+    }
+
+    /// An `etcdctl` that goes on, such as `lock` or `elect`.
+    pub fn session(&self, words: &[&str]) -> Result<Session> {
+        let mut command = self.etcdctl();
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process::start(command)?;
+        let stdout = process.child().stdout.take().expect("it is piped");
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Session { process, lines })
+    }
+
+    fn etcdctl(&self) -> Command {
+        let mut command = process::tied("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--dial-timeout", "2s", "--command-timeout", "10s", "--endpoints"]);
+        command.arg(self.address());
+        if let Some(tls) = &self.tls {
+            command.arg("--cacert").arg(tls.ca());
+        }
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder().join("log")
+    }
+
+    pub(super) fn failure(&self, what: &str) -> Failure {
+        let log = process::tail(&self.log());
+        Failure::new(format!("etcd on port {} {what}; its log ends:\n  {log}", self.port))
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: Signal) {
+        self.process().as_ref().expect("the server runs").signal(signal);
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running `etcdctl`, killed when dropped.
+#[derive(Debug)]
+pub struct Session {
+    process: Process,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Session {
+    /// The next line that it prints.
+    ///
+    /// # Panics
+    /// If there is none for too long.
+    #[track_caller]
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("etcdctl prints something")
+    }
+
+    /// What it has printed and nobody has read.
+    pub fn has_printed(&self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
+    /// Asks it to give up what it holds, and waits until it has ended.
+    pub fn end(mut self) {
+        self.process.signal(Signal::TERM);
+        let _ = self.process.child().wait();
+    }
+
+    /// How it ended, once it has.
+    pub fn wait(mut self) -> bool {
+        self.process.child().wait().is_ok_and(|status| status.success())
+    }
+}
