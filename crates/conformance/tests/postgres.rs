@@ -1,4 +1,4 @@
-//! The suite on a real PostgreSQL server. Tests share it, and tell themselves apart by their namespaces.
+//! The suite on a real PostgreSQL server, and through a pooler that shares sessions out by the transaction. Tests share it, and tell themselves apart by their namespaces.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use leasehold::backend::Backend;
 use leasehold::backend::postgres::Postgres;
 use leasehold::clock::Clock;
 use leasehold_conformance::{Fixture, Time, conformance};
-use leasehold_testbed::postgres::Server;
+use leasehold_testbed::postgres::{Pooler, Server};
 
 struct At(fn() -> String);
 
@@ -22,3 +22,5 @@ impl Fixture for At {
 }
 
 conformance!(direct, |_: &Clock| At(|| Server::shared().url()));
+
+conformance!(pooled, |_: &Clock| At(|| Pooler::shared().url()));

@@ -5,6 +5,7 @@
 //! to, one for a thousand renewals.
 
 mod address;
+mod checkup;
 mod fault;
 mod hub;
 mod link;
@@ -28,11 +29,13 @@ use tokio::sync::broadcast;
 use tokio_postgres::Row;
 
 use crate::backend::io::IoThread;
+use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
 use crate::backend::sql::{LINE_MAX, client_id, columns, micros};
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
     Patience, Place, Query, Renewal, Request, Standing, Version,
 };
+use crate::clock::{Clock, Timer};
 use crate::error::Result;
 use crate::key::Key;
 use crate::sync::locked;
@@ -41,6 +44,7 @@ use hub::{Heard, Hub};
 use link::Value;
 use listening::{Ear, Seat};
 use pool::Pool;
+use schema::Schema;
 
 pub use address::Builder;
 
@@ -90,6 +94,16 @@ impl Postgres {
     /// and `key` name PEM files for that.
     pub fn builder(url: &str) -> Result<Builder> {
         Builder::parse(url)
+    }
+
+    /// The statements that make the tables and functions in that schema, for somebody to apply who may.
+    ///
+    /// ```
+    /// let statements = leasehold::backend::postgres::Postgres::schema("leasehold").unwrap();
+    /// assert!(statements.contains("CREATE TABLE"));
+    /// ```
+    pub fn schema(name: &str) -> Result<String> {
+        Ok(Schema::new(name)?.tables())
     }
 
     async fn open(builder: Builder) -> Result<Self> {
@@ -172,7 +186,7 @@ fn place_values(place: &Place) -> Vec<Value> {
 
 impl Backend for Postgres {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::all()
+        Capabilities { pushes: self.shared.hub.hears(), ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
@@ -201,9 +215,11 @@ impl Backend for Postgres {
                 Value::Number(LINE_MAX),
             ]);
             let rows = shared.ask(&shared.statements.enter, values).await;
-            let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request));
-            if !matches!(standing, Ok(Standing::Waiting { .. })) && !returns {
-                hub.waiters.forget(place.entry);
+            let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request, !hub.hears()));
+            match &standing {
+                Ok(Standing::Waiting { .. }) => hub.waiters.is_in_line(place.entry),
+                _ if !returns => hub.waiters.forget(place.entry),
+                _ => {}
             }
             standing
         })
@@ -285,7 +301,7 @@ impl Backend for Postgres {
     fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
         let shared = self.shared.clone();
         let news = shared.hub.follow(key);
-        let follower = Follower { shared, key: key.clone(), news, watch: Watch::NotBegun };
+        let follower = Follower { shared, key: key.clone(), news, watch: Watch::NotBegun, sight: Sight::default() };
         Box::pin(stream::unfold(Some(follower), async |follower| {
             let mut follower = follower?;
             match follower.next().await {
@@ -296,7 +312,10 @@ impl Backend for Postgres {
     }
 
     fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
-        Box::pin(async { Ok(Vec::new()) })
+        Box::pin(async {
+            let (pool, hears) = (self.shared.pool.clone(), self.shared.hub.hears());
+            self.shared.io.run(async move { checkup::look(&pool, hears).await }).await
+        })
     }
 }
 
@@ -306,6 +325,8 @@ struct Follower {
     key: Key,
     news: broadcast::Receiver<Heard>,
     watch: Watch,
+    /// What was seen last, where nobody tells.
+    sight: Sight,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -318,6 +339,9 @@ enum Watch {
 
 impl Follower {
     async fn next(&mut self) -> Result<KeyView> {
+        if !self.shared.hub.hears() {
+            return self.look_until_changed().await;
+        }
         loop {
             if self.watch == Watch::NotBegun {
                 let watch = self.shared.watches.fetch_add(1, Relaxed);
@@ -336,6 +360,21 @@ impl Follower {
                 Heard::Gap => self.watch = Watch::NotBegun,
                 Heard::Began(..) | Heard::Changed(_) => {}
             }
+        }
+    }
+
+    /// The next state that differs from the last, as far as it lasts long enough to be seen.
+    async fn look_until_changed(&mut self) -> Result<KeyView> {
+        loop {
+            let view = self.shared.look(&self.key).await?;
+            if self.sight.is_news(&view) {
+                return Ok(view);
+            }
+            let pause = async {
+                Timer::on_callers_runtime(Clock::boot()).sleep(FOLLOW_EVERY).await;
+                Ok(())
+            };
+            self.shared.io.run(pause).await?;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What lines have in common on every SQL server: how a claim is written down, and whom of ours to wake.
 
+pub(super) mod following;
+pub(super) mod polling;
 pub(super) mod waiters;
 
 use std::num::NonZeroU32;
@@ -19,6 +21,9 @@ const WHOLE: i64 = 1 << 32;
 /// How many waiters behind the holders look again when a holder's lease runs out. The first would do; the others are there
 /// in case that it is dead too. Those behind them find out by their own recheck.
 const HEIRS: u32 = 3;
+
+/// How many times less often a waiter looks that is asked about anyway.
+const POLLED_SLOWER: u32 = 4;
 
 /// How a claim is written down: its weight, and the capacity that it sees. The rule can be counted with both.
 pub(super) fn columns(claim: Claim) -> (i64, i64) {
@@ -48,9 +53,14 @@ pub(super) fn ticket(number: i64) -> Result<Ticket> {
 }
 
 /// How soon a waiter looks again: with that many ahead of it, of whom so many hold, and the first lease of theirs that ends.
-pub(super) fn recheck_in(ahead: u32, holders: u32, soonest: Duration) -> Duration {
+/// One that is asked about with all others of its client looks less often by itself.
+pub(super) fn recheck_in(ahead: u32, holders: u32, soonest: Duration, polled: bool) -> Duration {
     let is_heir = ahead.saturating_sub(holders) < HEIRS;
-    queue::recheck_in(ahead, if is_heir { soonest } else { Duration::MAX })
+    match (is_heir, polled) {
+        (true, _) => queue::recheck_in(ahead, soonest),
+        (false, false) => queue::recheck_in(ahead, Duration::MAX),
+        (false, true) => queue::recheck_in(ahead.saturating_mul(POLLED_SLOWER), Duration::MAX),
+    }
 }
 
 pub(super) fn micros(span: Duration) -> i64 {
@@ -96,7 +106,7 @@ mod tests {
     #[test]
     fn a_thousand_waiters_look_less_than_ten_times_a_second_although_a_short_lease_is_ahead_of_them() {
         let lease = Duration::from_secs(30);
-        let looks: f64 = (1..=1000).map(|ahead| 1.0 / recheck_in(ahead, 1, lease).as_secs_f64()).sum();
+        let looks: f64 = (1..=1000).map(|ahead| 1.0 / recheck_in(ahead, 1, lease, false).as_secs_f64()).sum();
         assert!(looks < 10.0, "{looks}");
     }
 }

@@ -232,6 +232,12 @@ impl Server {
         process::output(command, PATIENCE).map(|answer| answer.trim_end().to_owned())
     }
 
+    /// How many statements it was asked to do since it started, if it was built with `("log_statement", "all")`.
+    pub fn statements(&self) -> usize {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.lines().filter(|line| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ")).count()
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }

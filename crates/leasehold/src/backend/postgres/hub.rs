@@ -34,7 +34,7 @@ pub(super) enum Heard {
 pub(super) struct Hub {
     /// By which others address us.
     pub(super) client: String,
-    pub(super) waiters: Waiters,
+    pub(super) waiters: Arc<Waiters>,
     pub(super) notices: NoticeBoard,
     followed: Mutex<HashMap<Key, Topic>>,
     /// Whether the server can tell us anything.
@@ -53,7 +53,7 @@ impl Hub {
     pub(super) fn new(client: String) -> Self {
         Self {
             client,
-            waiters: Waiters::default(),
+            waiters: Arc::default(),
             notices: NoticeBoard::new(),
             followed: Mutex::default(),
             hears: AtomicBool::new(false),

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
+
 use super::hub::Hub;
 use super::link::{Link, Value};
 use super::pool::Pool;
 use super::reply;
-use crate::backend::Notice;
+use crate::backend::sql::polling::{self, Stand};
+use crate::backend::{EntryId, Notice};
 use crate::clock::{Clock, Timer};
 use crate::error::Result;
 use crate::sync::{Mutex, locked};
@@ -37,6 +40,8 @@ pub(super) struct Ear {
     pub(super) seat: Seat,
     /// Which server we heard last: since when it runs.
     server: Option<String>,
+    /// Whether somebody asks where the waiters stand, because they cannot be told.
+    polls: bool,
     timer: Timer,
 }
 
@@ -44,7 +49,7 @@ impl Ear {
     /// Connects for the first time, makes the tables if there are none, and goes on in the background until its runtime ends.
     pub(super) async fn start(pool: Arc<Pool>, hub: Arc<Hub>) -> Result<Seat> {
         let timer = Timer::on_callers_runtime(Clock::boot());
-        let mut ear = Self { pool, hub, seat: Seat::default(), server: None, timer };
+        let mut ear = Self { pool, hub, seat: Seat::default(), server: None, polls: false, timer };
         let mut link = Link::open(&ear.pool.settings, Some(ear.hub.clone())).await?;
         ear.pool.settings.schema.prepare(link.client()).await?;
         let link = Arc::new(link);
@@ -105,13 +110,19 @@ impl Ear {
     }
 
     async fn listen(&mut self, link: &Arc<Link>) -> Result<()> {
-        let rows = link.ask("SELECT pg_postmaster_start_time()::text AS since", &[]).await;
+        let who = "SELECT pg_postmaster_start_time()::text AS since, pg_backend_pid()::bigint AS session";
+        let rows = link.ask(who, &[]).await;
         let rows = rows.map_err(|complaint| complaint.error().with_no_effect())?;
-        self.server = Some(reply::column(reply::only(&rows)?, "since")?);
-        link.command(&format!("LISTEN {}", self.hub.channel())).await?;
-        let hears = self.is_heard().await?;
-        if self.hub.hears() && !hears {
-            tracing::warn!(target: "leasehold::postgres", "a pooler is in between now, and waiters are no longer told: they look");
+        let row = reply::only(&rows)?;
+        self.server = Some(reply::column(row, "since")?);
+        let hears = self.is_heard(link, reply::column(row, "session")?).await?;
+        if !hears && !self.polls {
+            tracing::warn!(
+                target: "leasehold::postgres",
+                "a pooler is in between that cannot pass notifications on: waiters are not told when it is their turn, and look"
+            );
+            self.polls = true;
+            tokio::spawn(poll(self.pool.clone(), self.hub.clone()));
         }
         self.hub.set_hears(hears);
         *locked(&self.seat) = Some(link.clone());
@@ -119,10 +130,28 @@ impl Ear {
     }
 
     /// Whether what is said on another connection is heard on this one. It is not if a pooler is in between that hands the
-    /// server's session to somebody else after each transaction.
-    async fn is_heard(&self) -> Result<bool> {
+    /// server's session to somebody else after each transaction: then another connection may be in the very same session.
+    async fn is_heard(&self, link: &Link, session: i64) -> Result<bool> {
+        let rows = self.pool.ask("SELECT pg_backend_pid()::bigint AS session", &[]).await?;
+        if reply::column::<i64>(reply::only(&rows)?, "session")? == session {
+            return Ok(false);
+        }
+        link.command(&format!("LISTEN {}", self.hub.channel())).await?;
         let returns = self.hub.probe_returns();
         self.pool.ask("SELECT pg_notify($1, 'p')", &[Value::Text(self.hub.channel())]).await?;
         Ok(self.timer.within(PROBE_MAX, returns).await.is_some())
     }
+}
+
+async fn poll(pool: Arc<Pool>, hub: Arc<Hub>) {
+    let statement: Arc<str> = pool.settings.schema.named("SELECT * FROM leasehold.stand($1)").into();
+    let ask = move |entries: Vec<EntryId>| -> BoxFuture<'static, Result<Vec<Stand>>> {
+        let (pool, statement) = (pool.clone(), statement.clone());
+        Box::pin(async move {
+            let entries = entries.iter().map(|entry| entry.0.to_be_bytes().to_vec()).collect();
+            let rows = pool.ask(&statement, &[Value::ManyBytes(entries)]).await?;
+            rows.iter().map(reply::stand).collect()
+        })
+    };
+    polling::poll(hub.waiters.clone(), ask).await;
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSqlOwned;
 
+use crate::backend::sql::polling::Stand;
 use crate::backend::sql::waiters::gone;
 use crate::backend::sql::{self, protocol, recheck_in, span};
 use crate::backend::{
@@ -27,7 +28,7 @@ pub(super) fn only(rows: &[Row]) -> Result<&Row> {
 }
 
 /// A row of `enter`.
-pub(super) fn standing(row: &Row, request: &Request) -> Result<Standing> {
+pub(super) fn standing(row: &Row, request: &Request, polled: bool) -> Result<Standing> {
     let Request { place, claim, terms, .. } = request;
     let soonest = || column::<Option<i64>>(row, "soonest_us").map(|left| left.map_or(std::time::Duration::MAX, span));
     let lease = |ttl| Lease { id: LeaseId::Entry(place.clone()), ttl };
@@ -39,13 +40,13 @@ pub(super) fn standing(row: &Row, request: &Request) -> Result<Standing> {
         }
         "waiting" => {
             let (ahead, holders) = (count(row, "ahead")?, count(row, "holders")?);
-            let recheck_in = recheck_in(ahead, holders, soonest()?);
+            let recheck_in = recheck_in(ahead, holders, soonest()?, polled);
             let lease = Some(lease(terms.waiting));
             Ok(Standing::Waiting { ahead: Some(ahead), lease, seen: Version(0), recheck_in })
         }
         "refused" => {
             let held_by = held(&place.key, &column::<String>(row, "line")?)?.holders;
-            Ok(Standing::Refused { held_by, recheck_in: recheck_in(1, 1, soonest()?) })
+            Ok(Standing::Refused { held_by, recheck_in: recheck_in(1, 1, soonest()?, false) })
         }
         "gone" => Ok(gone()),
         "mismatch" => {
@@ -80,6 +81,14 @@ pub(super) fn renewal(renewed: &Result<HashMap<Vec<u8>, bool>>, lease: &Lease) -
             None => Renewal::Lost,
         },
     }
+}
+
+/// A row of `stand`.
+pub(super) fn stand(row: &Row) -> Result<Stand> {
+    let id: Vec<u8> = column(row, "entry")?;
+    let id = id.try_into().map_err(|_| protocol("an entry's id has not 16 bytes"))?;
+    let (ticket, ahead) = (sql::ticket(column(row, "ticket")?)?, count(row, "ahead")?);
+    Ok(Stand { entry: EntryId(u128::from_be_bytes(id)), ticket, holds: column(row, "holds")?, ahead })
 }
 
 /// The answer of `leave`.

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::token;
 use crate::backend::{EntryId, Lease, LeaseId, Place, Standing};
 use crate::claim::Claim;
@@ -23,11 +25,19 @@ pub(in crate::backend) enum News {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::backend) struct Waiters(Mutex<HashMap<EntryId, Waiter>>);
+pub(in crate::backend) struct Waiters {
+    waiters: Mutex<HashMap<EntryId, Waiter>>,
+    /// Rings when one more is known to be in line.
+    pub(in crate::backend) joined: Notify,
+    /// Rings when one of them may have its turn.
+    pub(in crate::backend) stirred: Notify,
+}
 
 #[derive(Debug)]
 struct Waiter {
     claim: Claim,
+    /// Whether the server has said that it waits.
+    is_in_line: bool,
     told: Option<News>,
     waker: Option<Waker>,
 }
@@ -35,22 +45,38 @@ struct Waiter {
 impl Waiters {
     /// News of this entry count from now on. Called before anybody else can know of it, so that none are missed.
     pub(in crate::backend) fn expect(&self, entry: EntryId, claim: Claim) {
-        locked(&self.0).entry(entry).or_insert(Waiter { claim, told: None, waker: None });
+        locked(&self.waiters).entry(entry).or_insert(Waiter { claim, is_in_line: false, told: None, waker: None });
+    }
+
+    /// The server has said that it waits.
+    pub(in crate::backend) fn is_in_line(&self, entry: EntryId) {
+        if let Some(waiter) = locked(&self.waiters).get_mut(&entry)
+            && !waiter.is_in_line
+        {
+            waiter.is_in_line = true;
+            self.joined.notify_one();
+        }
+    }
+
+    /// Those who are known to be in line and have not been told anything yet.
+    pub(in crate::backend) fn in_line(&self) -> Vec<EntryId> {
+        let waiters = locked(&self.waiters);
+        waiters.iter().filter(|(_, waiter)| waiter.is_in_line && waiter.told.is_none()).map(|(id, _)| *id).collect()
     }
 
     pub(in crate::backend) fn forget(&self, entry: EntryId) {
-        locked(&self.0).remove(&entry);
+        locked(&self.waiters).remove(&entry);
     }
 
     pub(in crate::backend) fn tell(&self, entry: EntryId, news: News) {
-        if let Some(waiter) = locked(&self.0).get_mut(&entry) {
+        if let Some(waiter) = locked(&self.waiters).get_mut(&entry) {
             waiter.hear(news);
         }
     }
 
     /// Messages may have been missed: everybody looks for themselves.
     pub(in crate::backend) fn let_all_look(&self) {
-        for waiter in locked(&self.0).values_mut().filter(|waiter| waiter.told.is_none()) {
+        for waiter in locked(&self.waiters).values_mut().filter(|waiter| waiter.told.is_none()) {
             waiter.hear(News::LookAgain);
         }
     }
@@ -61,7 +87,7 @@ impl Waiters {
     }
 
     fn poll_changed(&self, place: &Place, waker: &Waker) -> Poll<Option<Standing>> {
-        let mut waiters = locked(&self.0);
+        let mut waiters = locked(&self.waiters);
         let Some(waiter) = waiters.get_mut(&place.entry) else { return Poll::Ready(None) };
         match waiter.told.take() {
             Some(News::Granted(ticket)) => {
