@@ -3,7 +3,9 @@
 mod etcd;
 mod packages;
 mod peers;
+mod postgres;
 mod redis;
+mod zookeeper;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +33,8 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    packages::install(&[etcd::packages(), redis::packages(), peers.packages()].concat())?;
+    let packages = [etcd::packages(), postgres::packages(), redis::packages(), zookeeper::packages(), peers.packages()];
+    packages::install(&packages.concat())?;
     redis::link_server()?;
     peers.install()
 }

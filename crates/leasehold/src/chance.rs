@@ -5,26 +5,44 @@ use std::time::Duration;
 
 use crate::backend::EntryId;
 
+/// How many ids are asked for at once.
+const IDS_MAX: usize = 32;
+
 #[derive(Debug)]
 pub(crate) struct Chance {
     seeded: Option<Mutex<fastrand::Rng>>,
+    ids: Mutex<Ids>,
+}
+
+/// Ids of the operating system's making that nobody has yet.
+#[derive(Debug, Default)]
+struct Ids {
+    /// Whose they are: a forked child has a copy, and must not use what its parent will.
+    pid: u32,
+    left: Vec<EntryId>,
+}
+
+impl Ids {
+    fn next(&mut self, pid: u32) -> EntryId {
+        if self.pid != pid || self.left.is_empty() {
+            let mut bytes = [[0; 16]; IDS_MAX];
+            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system hands out random bytes");
+            *self = Self { pid, left: bytes.map(u128::from_ne_bytes).map(EntryId).into() };
+        }
+        self.left.pop().expect("they were just filled")
+    }
 }
 
 impl Chance {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self { seeded: seed.map(|seed| Mutex::new(fastrand::Rng::with_seed(seed))) }
+        Self { seeded: seed.map(|seed| Mutex::new(fastrand::Rng::with_seed(seed))), ids: Mutex::default() }
     }
 
-    /// A new entry's id. From the operating system, not from a generator of our own: a forked child would go on with a
-    /// copy of the generator and make the parent's ids again.
+    /// A new entry's id. From the operating system, not from a generator of our own, whose next one could be guessed.
     pub(crate) fn entry(&self) -> EntryId {
         match &self.seeded {
             Some(rng) => EntryId(rng.lock().expect("no panic under this lock").u128(..)),
-            None => {
-                let mut bytes = [0; 16];
-                getrandom::fill(&mut bytes).expect("the operating system hands out random bytes");
-                EntryId(u128::from_ne_bytes(bytes))
-            }
+            None => self.ids.lock().expect("no panic under this lock").next(std::process::id()),
         }
     }
 
@@ -56,5 +74,19 @@ impl Chance {
     /// `span`, give or take a tenth.
     pub(crate) fn about(&self, span: Duration) -> Duration {
         span.mul_f64(self.jitter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_makes_none_of_its_parents_ids() {
+        let mut parent = Ids::default();
+        parent.next(1);
+        let mut child = Ids { pid: parent.pid, left: parent.left.clone() };
+        let of_child: Vec<EntryId> = (0..IDS_MAX).map(|_| child.next(2)).collect();
+        assert!((0..2 * IDS_MAX).all(|_| !of_child.contains(&parent.next(1))));
     }
 }

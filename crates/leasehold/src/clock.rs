@@ -21,7 +21,7 @@ const CLOCK: ClockId = ClockId::Boottime;
 const CLOCK: ClockId = ClockId::Monotonic;
 
 /// When the clocks of tests begin, in µs since 1970.
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(feature = "_network")]
 const TEST_EPOCH_MICROS: u64 = 1_700_000_000_000_000;
 
 /// A point in time on one [`Clock`]. Moments of different clocks have nothing to do with each other.
@@ -108,7 +108,7 @@ impl Clock {
 
     /// What the wall clock shows in µs since 1970, for numbers that should grow across machines and restarts. Never a
     /// deadline. On a clock of a test's own it is a time that the test decides.
-    #[cfg(any(feature = "etcd", feature = "redis"))]
+    #[cfg(feature = "_network")]
     pub(crate) fn wall_micros(&self) -> u64 {
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         match &self.0 {
@@ -327,7 +327,7 @@ mod tests {
         });
     }
 
-    #[cfg(any(feature = "etcd", feature = "redis"))]
+    #[cfg(feature = "_network")]
     #[test]
     fn the_wall_clock_of_a_moved_clock_goes_with_it_and_can_be_stepped() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

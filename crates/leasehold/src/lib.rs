@@ -84,11 +84,13 @@
 //! | `memory:NAME` | the same, shared by all who use that name in this process |
 //! | `sqlite:` | a file of this user's, shared by all processes of this machine (feature `sqlite`, or `sqlite-bundled`) |
 //! | `sqlite:PATH` | that file, shared by all processes of this machine that may write it |
+//! | `postgres://HOST/DATABASE` | tables of a PostgreSQL database, shared likewise (feature `postgres`) |
 //! | `redis://HOST` | a Redis server, shared by all machines that reach it (feature `redis`) |
 //! | `redis+sentinel://HOST,HOST/NAME` | the master that these sentinels know by that name |
 //! | `redis+cluster://HOST,HOST` | a Redis Cluster |
 //! | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same, encrypted (feature `tls`) |
 //! | `etcd://HOST,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
+//! | `zookeeper://HOST,HOST,HOST` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…`: encrypted (feature `tls`) |
 //!
 //! A store of your own implements [`backend::Backend`] and is opened by [`Locks::on`].
 //!
@@ -133,7 +135,7 @@ mod locks;
 mod primitive;
 pub mod queue;
 mod sync;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(feature = "_network")]
 mod url;
 
 pub use crate::acquire::{Attempt, Busy};

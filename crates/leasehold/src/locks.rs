@@ -8,12 +8,16 @@ use std::time::Duration;
 #[cfg(feature = "etcd")]
 use crate::backend::etcd::{self, Etcd};
 use crate::backend::memory::Memory;
+#[cfg(feature = "postgres")]
+use crate::backend::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
 use crate::backend::redis::{self, Redis};
 #[cfg(feature = "redis")]
 use crate::backend::redlock::{self, Redlock};
 #[cfg(feature = "sqlite")]
 use crate::backend::sqlite::Sqlite;
+#[cfg(feature = "zookeeper")]
+use crate::backend::zookeeper::{self, Zookeeper};
 use crate::backend::{Backend, Capabilities, NOTE_BYTES_MAX, Note};
 use crate::claim::Claim;
 use crate::client::{Client, Settings};
@@ -54,15 +58,16 @@ pub struct Locks {
 /// | `memory:NAME` | this process's memory, shared by all who use that name |
 /// | `sqlite:` | a file of this user's, `$XDG_STATE_HOME/leasehold/leasehold.db` (feature `sqlite`) |
 /// | `sqlite:PATH` | that file, shared by all processes of this machine that may write it (feature `sqlite`) |
+/// | `postgres://user:password@HOST:5432/DATABASE` | tables of a PostgreSQL database (feature `postgres`) |
 /// | `redis://user:password@HOST:6379/0` | a Redis server, shared by all machines that reach it (feature `redis`) |
 /// | `redis+sentinel://HOST:26379,HOST/NAME` | the master that these sentinels know by that name (feature `redis`) |
 /// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
 /// | `redlock://HOST:6379,HOST,HOST` | a majority of independent Redis servers (feature `redis`) |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…`, `redlocks://…` | the same, encrypted (feature `tls`) |
 /// | `etcd://user:password@HOST:2379,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
+/// | `zookeeper://user:password@HOST:2181,HOST,HOST/folder` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…` is the same, encrypted (feature `tls`) |
 ///
-/// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
-/// `backend::redlock::Redlock::builder`.
+/// What a URL may ask for behind a `?` is told by the store's own builder, such as `backend::redis::Redis::builder`.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::builder(url).connect().await
 }
@@ -260,11 +265,17 @@ impl Builder {
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
             #[cfg(feature = "etcd")]
             Address::Etcd(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
+            #[cfg(feature = "postgres")]
+            Address::Postgres(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
             Address::Redis(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
             Address::Redlock(builder) => {
                 Arc::new(builder.grants(ttl)?.patience(deadline::attempt_limit(ttl)).connect().await?)
+            }
+            #[cfg(feature = "zookeeper")]
+            Address::Zookeeper(builder) => {
+                Arc::new(builder.session(ttl).patience(deadline::attempt_limit(ttl)).connect().await?)
             }
         };
         Ok(Locks { client: Client::start(driver, backend, Settings { namespace, note, ttl, seed: self.seed }) })
@@ -287,10 +298,14 @@ enum Address {
     Sqlite(String),
     #[cfg(feature = "etcd")]
     Etcd(Box<etcd::Builder>),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<postgres::Builder>),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Builder>),
     #[cfg(feature = "redis")]
     Redlock(Box<redlock::Builder>),
+    #[cfg(feature = "zookeeper")]
+    Zookeeper(Box<zookeeper::Builder>),
 }
 
 impl Address {
@@ -305,12 +320,16 @@ impl Address {
             ("sqlite", path) => Ok(Self::Sqlite(path)),
             #[cfg(feature = "etcd")]
             ("etcd" | "etcds", _) => Ok(Self::Etcd(Box::new(Etcd::builder(url)?))),
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(Postgres::builder(url)?))),
             #[cfg(feature = "redis")]
             ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster", _) => {
                 Ok(Self::Redis(Box::new(Redis::builder(url)?)))
             }
             #[cfg(feature = "redis")]
             ("redlock" | "redlocks", _) => Ok(Self::Redlock(Box::new(Redlock::builder(url)?))),
+            #[cfg(feature = "zookeeper")]
+            ("zookeeper" | "zookeepers", _) => Ok(Self::Zookeeper(Box::new(Zookeeper::builder(url)?))),
             #[cfg(not(feature = "sqlite"))]
             ("sqlite", _) => unsupported("this program was built without the feature \"sqlite\"".into()),
             _ => unsupported(format!(

@@ -22,12 +22,15 @@ mod failure;
 mod folder;
 pub mod interop;
 mod ports;
+pub mod postgres;
 mod process;
 mod proxy;
 pub mod redis;
 mod tls;
 mod tools;
+mod unprivileged;
 mod wait;
+pub mod zookeeper;
 
 pub use failure::{Failure, Result};
 pub use proxy::Proxy;

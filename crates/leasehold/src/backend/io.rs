@@ -36,6 +36,22 @@ impl IoThread {
         self.handle.spawn(work);
     }
 
+    /// Where work can be started that nobody waits for.
+    #[cfg(feature = "zookeeper")]
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends the thread once that is done, without waiting for it.
+    #[cfg(feature = "zookeeper")]
+    pub(super) fn end_after(self, work: impl Future<Output = ()> + Send + 'static) {
+        let Self { handle, _stay: stay } = self;
+        handle.spawn(async move {
+            work.await;
+            drop(stay);
+        });
+    }
+
     /// Does the work on this thread. It is done to its end even if nobody waits for it any more.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -48,5 +64,11 @@ impl IoThread {
                 Err(stopped.caused_by(cause).with_unknown_fate())
             }
         }
+    }
+
+    /// Does the work on this thread, and nobody waits for it.
+    #[cfg(feature = "postgres")]
+    pub(super) fn start_work(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
     }
 }

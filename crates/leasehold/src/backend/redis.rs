@@ -21,6 +21,7 @@ pub(super) mod reply;
 pub(super) mod scan;
 pub(super) mod scripts;
 mod socket;
+mod together;
 pub(super) mod topology;
 mod wire;
 
@@ -274,7 +275,7 @@ impl Backend for Redis {
             let slot = names.slot();
             let alone = request.claim.is_exclusive() && request.note.value.is_none() && !request.returns;
             let guesses = alone && shared.settings.layout == Layout::Canonical;
-            let guess = if guesses { shared.hub.guess_ticket(slot) } else { None };
+            let guess = if guesses { shared.hub.guess_ticket(&names) } else { None };
             let answer = shared.call(Call::enter(names, request, shared.hub.server_ms(), guess)).await;
             if shared.settings.layout == Layout::Redisson && answer.as_ref().is_ok_and(reply::waits_for_foreigner) {
                 shared.hub.expect_freedom(entry, Names::of(&request.place.key).freed());
@@ -282,7 +283,7 @@ impl Backend for Redis {
             let standing = answer.and_then(|answer| reply::standing(&answer, request));
             if alone && let Ok(standing) = &standing {
                 let ticket = if let Standing::Holding { ticket, .. } = standing { Some(*ticket) } else { None };
-                shared.hub.learn_ticket(slot, ticket);
+                shared.hub.learn_ticket(slot, guess, ticket);
             }
             if !matches!(standing, Ok(Standing::Waiting { .. })) && !request.returns {
                 shared.hub.forget(entry);
@@ -297,8 +298,10 @@ impl Backend for Redis {
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
         Box::pin(async {
-            self.shared.hub.forget(place.entry);
-            let answer = self.shared.call(Call::leave(Names::of(&place.key), place.entry)).await?;
+            let (shared, names) = (&self.shared, Names::of(&place.key));
+            shared.hub.forget(place.entry);
+            let alone = shared.settings.layout == Layout::Canonical && !shared.hub.has_line(names.slot());
+            let answer = shared.call(Call::leave(names, place.entry, alone)).await?;
             reply::departure(&answer)
         })
     }

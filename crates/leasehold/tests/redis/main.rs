@@ -12,6 +12,7 @@ mod rights;
 mod sentinel;
 mod tickets;
 mod tls;
+mod together;
 
 use std::time::Duration;
 

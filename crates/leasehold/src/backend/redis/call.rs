@@ -2,17 +2,20 @@
 
 use redis::Value;
 
-use crate::backend::redis::command::Command;
+use crate::backend::redis::command::{Command, Digits};
+use crate::backend::redis::hub::{Guess, KEPT_FOR_US};
 use crate::backend::redis::names::Names;
 use crate::backend::redis::reply;
 use crate::backend::redis::scripts::Script;
+use crate::backend::redis::together::{Joinable, Together};
 use crate::backend::redis::wire::{Link, Wire};
 use crate::backend::{EntryId, Patience, Request, Terms};
 use crate::claim::Claim;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long a key's last ticket is remembered at least, as `line.lua` has it too.
-const KEEP_MS: u64 = 3_600_000;
+/// How long a key's last ticket is remembered at least. For an hour, as `line.lua` has it too, although not every use of
+/// the key says so anew.
+const KEEP_MS: u64 = 3_600_000 + KEPT_FOR_US / 1000;
 
 /// A wish to enter or to leave one line, ready to be sent.
 pub(super) struct Call {
@@ -22,31 +25,27 @@ pub(super) struct Call {
 }
 
 enum Verb {
-    Enter { terms: Terms, wants: String, note: Vec<u8>, guess: Option<u64> },
-    Leave,
+    Enter { terms: Terms, claim: Claim, mood: char, observed: bool, note: Vec<u8>, guess: Option<Guess> },
+    Leave { alone: bool },
 }
 
 impl Call {
     /// `guess` is a ticket that will do if the key has no line.
-    pub(super) fn enter(names: Names, request: &Request, entered_ms: u64, guess: Option<u64>) -> Self {
+    pub(super) fn enter(names: Names, request: &Request, entered_ms: u64, guess: Option<Guess>) -> Self {
         let Request { place, claim, patience, terms, note, returns } = request;
         let mood = match (returns, patience) {
             (true, _) => 'b',
             (false, Patience::Queue) => 'q',
             (false, Patience::Refuse) => 'r',
         };
-        let observed = u8::from(note.value.is_some());
-        let wants = match claim {
-            Claim::Exclusive => format!("x{mood}{observed}"),
-            Claim::Shared => format!("s{mood}{observed} 1 w"),
-            Claim::Permits { count, of } => format!("p{mood}{observed} {count} {of}"),
-        };
-        let note = reply::written(note, entered_ms);
-        Self { names, entry: place.entry, verb: Verb::Enter { terms: *terms, wants, note, guess } }
+        let (observed, note) = (note.value.is_some(), reply::written(note, entered_ms));
+        let verb = Verb::Enter { terms: *terms, claim: *claim, mood, observed, note, guess };
+        Self { names, entry: place.entry, verb }
     }
 
-    pub(super) fn leave(names: Names, entry: EntryId) -> Self {
-        Self { names, entry, verb: Verb::Leave }
+    /// `alone` if the key most likely has no line.
+    pub(super) fn leave(names: Names, entry: EntryId, alone: bool) -> Self {
+        Self { names, entry, verb: Verb::Leave { alone } }
     }
 
     pub(super) fn enters(&self) -> bool {
@@ -56,19 +55,25 @@ impl Call {
     /// As a command over these connections.
     fn command(&self, wire: &Wire) -> (&'static Script, Command) {
         let scripts = wire.settings.scripts;
-        let (line, id) = (std::iter::once(&self.names), self.entry.to_string());
+        let (line, id) = (std::iter::once(&self.names), hex(self.entry));
         match &self.verb {
-            Verb::Enter { terms, wants, note, .. } => {
+            Verb::Enter { terms, claim, mood, observed, note, .. } => {
+                let observed = u8::from(*observed);
+                let wants = match claim {
+                    Claim::Exclusive => format!("x{mood}{observed}"),
+                    Claim::Shared => format!("s{mood}{observed} 1 w"),
+                    Claim::Permits { count, of } => format!("p{mood}{observed} {count} {of}"),
+                };
                 let command = evalsha(&scripts.enter.digest, line, 5)
-                    .joined(&[id.as_bytes(), b" ", wire.channel.as_bytes(), b" ", note])
+                    .joined(&[&id, b" ", wire.channel.as_bytes(), b" ", note])
                     .number(millis(terms.holding))
                     .part(wants.as_bytes())
                     .number(millis(terms.waiting))
                     .number(keep_ms(terms));
                 (&scripts.enter, command)
             }
-            Verb::Leave => {
-                let own = [id.as_bytes(), b" ", wire.settings.client.as_bytes()];
+            Verb::Leave { .. } => {
+                let own = [&id as &[u8], b" ", wire.settings.client.as_bytes()];
                 (&scripts.leave, evalsha(&scripts.leave.digest, line, 1).joined(&own))
             }
         }
@@ -98,8 +103,8 @@ impl Wire {
     /// Does it in one trip, and one more for the replicas' word if that is wanted; two, if a key that seemed to have no line
     /// has one.
     pub(super) async fn call(&self, call: &Call) -> Result<Value> {
-        if let Some(ticket) = self.try_alone(call).await? {
-            return Ok(Value::Int(ticket));
+        if let Some(answer) = self.try_alone(call).await? {
+            return Ok(answer);
         }
         let (script, command) = call.command(self);
         let (answer, link) = self.ask(call.names.slot(), script, &command).await?;
@@ -117,47 +122,31 @@ impl Wire {
         self.ask(0, renew, &of_nothing).await.map(drop)
     }
 
-    /// Enters a key that has no line, if it has none: no script, but a transaction, which takes the server half the time. The
-    /// mark is set if the key is free, and the guess is the ticket if it is higher than all before. Whatever else comes of it
-    /// is put right by the script, which must follow: it finds the mark that may be there, and takes no notice of it.
-    async fn try_alone(&self, call: &Call) -> Result<Option<i64>> {
-        let Verb::Enter { terms, note, guess: Some(guess), .. } = &call.verb else { return Ok(None) };
-        let [lock, tickets, _, _, entries] = call.names.all().map(str::as_bytes);
-        let (id, ticket) = (call.entry.to_string(), guess.to_string());
-        let command = Command::of(1)
-            .part(b"MULTI")
-            .and(6)
-            .part(b"SET")
-            .part(lock)
-            .joined(&[id.as_bytes(), b" ", self.channel.as_bytes(), b" ", ticket.as_bytes(), b" ", note])
-            .part(b"NX")
-            .part(b"PX")
-            .number(millis(terms.holding))
-            .and(6)
-            .part(b"ZADD")
-            .part(tickets)
-            .part(b"GT")
-            .part(b"CH")
-            .part(ticket.as_bytes())
-            .part(b"t")
-            .and(3)
-            .part(b"PEXPIRE")
-            .part(tickets)
-            .number(keep_ms(terms))
-            .and(2)
-            .part(b"EXISTS")
-            .part(entries)
-            .and(1)
-            .part(b"EXEC");
-        let (answer, link) = self.transact(call.names.slot(), &command).await?;
-        let granted = [Value::Okay, Value::Int(1), Value::Int(1), Value::Int(0)];
-        if answer != Some(Value::Array(granted.into())) {
-            return Ok(None);
+    /// Enters or leaves a key that most likely has no line. No answer if it has one, or if anything else is unusual: then the
+    /// verb's own script must follow.
+    async fn try_alone(&self, call: &Call) -> Result<Option<Value>> {
+        let (alone, slot) = (Alone { call, wire: self }, call.names.slot());
+        match call.verb {
+            Verb::Enter { guess: Some(Guess { ticket, .. }), .. } => {
+                let (answer, link) = if self.has_slots() {
+                    self.transact(slot, &alone.alone()).await?
+                } else {
+                    self.transact_together(slot, &alone, &self.settings.scripts.enter).await?
+                };
+                if !answer.is_some_and(|answer| is_granted(&answer)) {
+                    return Ok(None);
+                }
+                if self.settings.replicas > 0 {
+                    self.confirm(&link).await?;
+                }
+                Ok(i64::try_from(ticket).ok().map(Value::Int))
+            }
+            Verb::Leave { alone: true } if !self.has_slots() => {
+                let (answer, _) = self.transact_together(slot, &alone, &self.settings.scripts.leave).await?;
+                Ok(answer.filter(|answer| *answer != Value::Int(-1)))
+            }
+            _ => Ok(None),
         }
-        if self.settings.replicas > 0 {
-            self.confirm(&link).await?;
-        }
-        Ok(i64::try_from(*guess).ok())
     }
 
     /// Waits for the replicas to have what was written over this connection. If it fails, whoever asked takes the entry out
@@ -173,6 +162,86 @@ impl Wire {
         };
         Err(Error::new(ErrorKind::Unreachable, why).with_unknown_fate())
     }
+}
+
+/// What is done to a key that has no line. To enter it takes no script but a transaction, which takes the server half the
+/// time. The mark is set if the key is free, and the guess is the ticket if it is higher than all before, which it is not while
+/// there is a line. Whatever else comes of it is put right by the script, which must follow: it finds the mark that may be
+/// there, and takes no notice of it.
+struct Alone<'a> {
+    call: &'a Call,
+    wire: &'a Wire,
+}
+
+impl Joinable for Alone<'_> {
+    /// Four commands to enter, or five.
+    fn alone(&self) -> Command {
+        let Verb::Enter { terms, note, guess: Some(guess), .. } = &self.call.verb else {
+            return self.call.command(self.wire).1;
+        };
+        let [lock, tickets, ..] = self.call.names.all().map(str::as_bytes);
+        let (id, channel, ticket) = (hex(self.call.entry), self.wire.channel.as_bytes(), Digits::of(guess.ticket));
+        let command = Command::of(1)
+            .part(b"MULTI")
+            .and(6)
+            .part(b"SET")
+            .part(lock)
+            .joined(&[&id, b" ", channel, b" ", &ticket, b" ", note])
+            .part(b"NX")
+            .part(b"PX")
+            .number(millis(terms.holding))
+            .and(6)
+            .part(b"ZADD")
+            .part(tickets)
+            .part(b"GT")
+            .part(b"CH")
+            .part(&ticket)
+            .part(b"t");
+        let command =
+            if guess.is_kept { command } else { command.and(3).part(b"PEXPIRE").part(tickets).number(keep_ms(terms)) };
+        command.and(1).part(b"EXEC")
+    }
+
+    fn script(&self) -> &'static str {
+        &self.wire.settings.scripts.alone.digest
+    }
+
+    fn join(&self, together: &mut Together) {
+        let [lock, tickets, ..] = self.call.names.all().map(str::as_bytes);
+        let id = hex(self.call.entry);
+        together.key(lock);
+        let Verb::Enter { terms, note, guess: Some(guess), .. } = &self.call.verb else {
+            together.verb(b'l');
+            return together.joined(&[&id, b" ", self.wire.settings.client.as_bytes()]);
+        };
+        let (channel, ticket) = (self.wire.channel.as_bytes(), Digits::of(guess.ticket));
+        together.verb(if guess.is_kept { b'e' } else { b'r' });
+        together.key(tickets);
+        together.joined(&[&id, b" ", channel, b" ", &ticket, b" ", note]);
+        together.arg(&Digits::of(millis(terms.holding)));
+        together.arg(&ticket);
+        if !guess.is_kept {
+            together.arg(&Digits::of(keep_ms(terms)));
+        }
+    }
+}
+
+/// Whether the transaction took the lock.
+fn is_granted(answer: &Value) -> bool {
+    match answer {
+        Value::Int(1) => true,
+        Value::Array(answers) => answers.starts_with(&[Value::Okay, Value::Int(1)]),
+        _ => false,
+    }
+}
+
+/// An id as its `Display` writes it.
+fn hex(id: EntryId) -> [u8; 32] {
+    let mut text = [0; 32];
+    for (nth, digit) in text.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(id.0 >> (124 - 4 * nth)) as usize & 15];
+    }
+    text
 }
 
 /// The answers of a script that was called for so many lines.

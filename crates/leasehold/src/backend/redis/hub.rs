@@ -11,6 +11,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, broadcast};
 
 use crate::backend::notices::NoticeBoard;
+use crate::backend::redis::names::Names;
 use crate::backend::redis::reply;
 use crate::backend::{EntryId, Lease, LeaseId, Notice, Place, Standing};
 use crate::claim::Claim;
@@ -45,6 +46,20 @@ pub(super) struct Hub {
     highest: AtomicU64,
     /// The slots in which a key was last found to have a line.
     lined: Box<[AtomicBool]>,
+    /// Of each slot, which key's last ticket was last made to be remembered, and when.
+    kept: Box<[AtomicU64]>,
+}
+
+/// How long it goes without saying that a key's last ticket is to be remembered, in µs.
+pub(super) const KEPT_FOR_US: u64 = 600_000_000;
+
+/// A ticket that will do if its key has no line.
+#[derive(Clone, Copy)]
+pub(super) struct Guess {
+    pub(super) ticket: u64,
+    /// Whether it goes without saying that the key's last ticket is to be remembered.
+    pub(super) is_kept: bool,
+    keeps: u64,
 }
 
 /// A place in line of ours.
@@ -94,6 +109,7 @@ impl Hub {
             server_lead_us: AtomicU64::new(0),
             highest: AtomicU64::new(0),
             lined: (0..SLOTS).map(|_| AtomicBool::new(false)).collect(),
+            kept: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -108,20 +124,41 @@ impl Hub {
 
     /// A ticket that is most likely higher than any before it, as tickets follow the server's time. None for a key of a slot
     /// in which there was a line: it would not be asked for.
-    pub(super) fn guess_ticket(&self, slot: u16) -> Option<u64> {
+    pub(super) fn guess_ticket(&self, names: &Names) -> Option<Guess> {
+        if self.has_line(names.slot()) {
+            return None;
+        }
         let now = self.server_us();
         let next = |highest: u64| now.max(highest + 1);
-        let guess = || self.highest.fetch_update(Relaxed, Relaxed, |highest| Some(next(highest))).map(next).ok();
-        if self.lined[usize::from(slot)].load(Relaxed) { None } else { guess() }
+        let before = self.highest.fetch_update(Relaxed, Relaxed, |highest| Some(next(highest))).ok()?;
+        // Which key, and in which span of time: a use of it in the same span need not say again what was said then.
+        let keeps = names.hash() << 16 | (now / KEPT_FOR_US) & 0xffff;
+        let is_kept = self.kept[usize::from(names.slot())].load(Relaxed) == keeps;
+        Some(Guess { ticket: next(before), is_kept, keeps })
+    }
+
+    /// Whether a key of that slot was last found to have a line.
+    pub(super) fn has_line(&self, slot: u16) -> bool {
+        self.lined[usize::from(slot)].load(Relaxed)
     }
 
     /// What has become of a claim on a key of that slot: the ticket, if it was granted at once. One far ahead of the time is
     /// not followed: whoever chose it would drag all keys along.
-    pub(super) fn learn_ticket(&self, slot: u16, ticket: Option<Ticket>) {
-        self.lined[usize::from(slot)].store(ticket.is_none(), Relaxed);
-        if let Some(Ticket(ticket)) = ticket.filter(|ticket| ticket.0 < self.server_us() + FOLLOWED_US) {
+    pub(super) fn learn_ticket(&self, slot: u16, guess: Option<Guess>, ticket: Option<Ticket>) {
+        let slot = usize::from(slot);
+        self.lined[slot].store(ticket.is_none(), Relaxed);
+        let Some(Ticket(ticket)) = ticket else { return };
+        if let Some(guess) = guess {
+            self.kept[slot].store(guess.keeps, Relaxed);
+        }
+        if ticket < self.server_us() + FOLLOWED_US {
             self.highest.fetch_max(ticket, Relaxed);
         }
+    }
+
+    /// A server may have forgotten what it was to remember.
+    pub(super) fn doubt_kept(&self) {
+        self.kept.iter().for_each(|kept| kept.store(0, Relaxed));
     }
 
     /// It was that time on the server at that moment of ours.

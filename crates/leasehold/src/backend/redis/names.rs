@@ -1,5 +1,6 @@
 //! Where a key's line lives on the server, and which slot of a cluster that is.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 
 use percent_encoding::percent_decode;
@@ -15,11 +16,13 @@ const VERBATIM: &[u8] = b" !\"#$&'()*+,/;<=>?@[\\]^`|~";
 pub(in crate::backend) struct Names {
     text: String,
     ends: [usize; 5],
+    slot: u16,
 }
 
 impl Names {
     pub(in crate::backend) fn of(key: &Key) -> Self {
         let lock = lock_name(key);
+        let slot = slot(lock.as_bytes());
         let mut text = String::with_capacity(lock.len() * 5 + 48);
         text.push_str(&lock);
         let mut ends = [lock.len(); 5];
@@ -29,7 +32,7 @@ impl Names {
             }
             ends[nth + 1] = text.len();
         }
-        Self { text, ends }
+        Self { text, ends, slot }
     }
 
     /// What other programs look at.
@@ -54,8 +57,13 @@ impl Names {
         [self.lock(), part(lock, tickets), part(tickets, queue), part(queue, leases), self.entries()]
     }
 
+    /// By which it is told from others in its slot.
+    pub(super) fn hash(&self) -> u64 {
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(self.lock())
+    }
+
     pub(in crate::backend) fn slot(&self) -> u16 {
-        slot(self.lock().as_bytes())
+        self.slot
     }
 
     fn part(&self, range: Range<usize>) -> &str {
@@ -68,7 +76,7 @@ fn lock_name(key: &Key) -> String {
     let name = key.encoded(VERBATIM);
     match key.namespace().as_str() {
         "" => name,
-        namespace => format!("{namespace}:{name}"),
+        namespace => [namespace, ":", &name].concat(),
     }
 }
 

@@ -8,6 +8,8 @@
 //! Two locks: `socket`, under which bytes move, and `state`, which may be taken under it. Who reads is decided under
 //! `state` and obeyed under `socket`, so whoever registers with the socket last is the one who should.
 
+mod attend;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -21,17 +23,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::backend::redis::command::Command;
 use crate::backend::redis::frames::Frames;
-use crate::clock::{Clock, Timer};
+use crate::backend::redis::together::{Joinable, Together};
+use crate::clock::{Clock, Moment};
 use crate::sync::locked;
 
 /// What is done with messages that a server sends by itself.
 pub(in crate::backend) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// How long a reader may leave the others without answers before the connection's own task takes over.
-const UNREAD_MAX: Duration = Duration::from_millis(10);
-
 /// How many requests wait for each other to be written. A server that has some to do need not wait for more.
-const TOGETHER_MAX: usize = 8;
+const TOGETHER_MAX: usize = 32;
 
 /// How much is read at once.
 const READ_MAX: usize = 16 * 1024;
@@ -45,15 +45,15 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 #[derive(Clone)]
 pub(in crate::backend) struct Pipe {
     end: Arc<End>,
-    timer: Timer,
-    /// How long an answer may take.
-    patience: Duration,
 }
 
 struct End(Arc<Inner>);
 
 struct Inner {
     hear: Option<Hear>,
+    clock: Clock,
+    /// How long an answer may take.
+    patience: Duration,
     socket: Mutex<Socket>,
     state: Mutex<State>,
 }
@@ -68,15 +68,16 @@ struct Socket {
 }
 
 struct State {
-    /// What has yet to be written, and how many requests that is.
+    /// What has yet to be written, then what leaves together, and how many requests all that is.
     outgoing: Vec<u8>,
+    together: Together,
     queued: usize,
     /// How many requests went together when some last did.
     gathered: usize,
     /// Whether somebody is about to write.
     flush_due: bool,
-    /// Those who wait, in the order of their answers.
-    waiting: VecDeque<Arc<Slot>>,
+    /// Those who wait, in the order of their answers. Behind them come those who leave together.
+    waiting: VecDeque<Awaited>,
     /// How many answers the first of them has had.
     answered: usize,
     made: u64,
@@ -89,12 +90,26 @@ struct State {
     broken: Option<RedisError>,
 }
 
+/// What the server has yet to answer.
+enum Awaited {
+    /// With so many answers, of which the last counts.
+    One(Arc<Slot>, usize),
+    /// With one that is for all of them.
+    Together(Vec<Arc<Slot>>),
+}
+
 /// Where an answer is put.
-struct Slot {
+pub(super) struct Slot {
     number: u64,
-    /// How many answers it gets, of which the last counts.
-    answers: usize,
+    overdue_at: Moment,
     answer: Mutex<Answer>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    Alone(&'a Command),
+    Joinable(&'a dyn Joinable),
 }
 
 #[derive(Default)]
@@ -110,6 +125,7 @@ impl Pipe {
         let socket = Socket { stream, frames, read, writing: Vec::new(), written: 0 };
         let state = State {
             outgoing: Vec::new(),
+            together: Together::default(),
             queued: 0,
             gathered: 0,
             flush_due: false,
@@ -121,10 +137,10 @@ impl Pipe {
             own_task_reads: false,
             broken: None,
         };
-        let inner = Arc::new(Inner { hear, socket: Mutex::new(socket), state: Mutex::new(state) });
-        let timer = Timer::on_callers_runtime(Clock::boot());
-        tokio::spawn(attend(inner.clone(), timer.clone()));
-        Self { end: Arc::new(End(inner)), timer, patience }
+        let (socket, state, clock) = (Mutex::new(socket), Mutex::new(state), Clock::boot());
+        let inner = Arc::new(Inner { hear, clock, patience, socket, state });
+        attend::spawn(inner.clone());
+        Self { end: Arc::new(End(inner)) }
     }
 
     /// Whether nothing can be asked any more.
@@ -135,8 +151,12 @@ impl Pipe {
     /// Sends a request and waits for its answer; for that to its last command, if there are several. Once this has been
     /// polled, the request may have been sent.
     pub(in crate::backend) async fn ask(&self, command: &Command) -> RedisResult<Value> {
-        let answered = self.timer.within(self.patience, self.end.0.send(command)).await;
-        answered.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::TimedOut).into()))?.extract_error()
+        self.end.0.send(Request::Alone(command)).await?.extract_error()
+    }
+
+    /// The same, of a request that may leave together with others.
+    pub(super) async fn ask_together(&self, request: &dyn Joinable) -> RedisResult<Value> {
+        self.end.0.send(Request::Joinable(request)).await?.extract_error()
     }
 }
 
@@ -147,8 +167,8 @@ impl Drop for End {
 }
 
 impl Inner {
-    async fn send(&self, command: &Command) -> RedisResult<Value> {
-        let mut turn = self.join(command)?;
+    async fn send(&self, request: Request<'_>) -> RedisResult<Value> {
+        let mut turn = self.join(request)?;
         if turn.flushes {
             // Whoever is about to ask gets the chance to: many answers at once make many ask again.
             if !turn.is_last {
@@ -162,16 +182,19 @@ impl Inner {
 
     /// Puts a request behind the others. Its maker is to write it in a moment, unless somebody else is about to, or it is
     /// alone and may be written at once, by whoever reads.
-    fn join(&self, command: &Command) -> RedisResult<Turn<'_>> {
+    fn join(&self, request: Request<'_>) -> RedisResult<Turn<'_>> {
         let mut state = locked(&self.state);
         if let Some(broken) = &state.broken {
             return Err(broken.clone());
         }
-        state.outgoing.extend_from_slice(command.bytes());
-        let slot = state.slot(command.count);
-        state.waiting.push_back(slot.clone());
-        state.queued += 1;
         let reads = state.reader.is_none();
+        let alone = reads && state.gathered <= 1;
+        let slot = state.slot(self.clock.now().after(self.patience));
+        match request {
+            Request::Alone(command) => state.put(command, slot.clone()),
+            Request::Joinable(request) if alone => state.put(&request.alone(), slot.clone()),
+            Request::Joinable(request) => state.put_together(request, slot.clone()),
+        }
         let mut displaced = None;
         if reads {
             state.reader = Some(slot.number);
@@ -179,7 +202,6 @@ impl Inner {
                 displaced = state.own_task.take();
             }
         }
-        let alone = reads && state.gathered <= 1;
         let is_last = state.queued >= TOGETHER_MAX;
         let flushes = is_last || !state.flush_due && !alone;
         state.flush_due |= flushes;
@@ -249,10 +271,11 @@ impl Inner {
                     }
                     continue;
                 }
-                let Some(slot) = locked(&self.state).next_answered() else { return Err(unasked()) };
-                if let Some(slot) = slot {
-                    let own = reader == Some(slot.number);
-                    wakers.extend(slot.fill(frame.value()).filter(|_| !own));
+                let Some(awaited) = locked(&self.state).next_answered() else { return Err(unasked()) };
+                match awaited {
+                    None => {}
+                    Some(Awaited::One(slot, _)) => hand_out(&slot, frame.value(), reader, wakers),
+                    Some(Awaited::Together(slots)) => hand_out_all(&slots, frame.value(), reader, wakers),
                 }
             }
         }
@@ -266,7 +289,9 @@ impl Inner {
                 return;
             }
             state.broken = Some(error.clone());
-            (std::mem::take(&mut state.waiting), state.own_task.take())
+            let waiting: Vec<Arc<Slot>> = state.slots().cloned().collect();
+            (state.waiting, state.together) = Default::default();
+            (waiting, state.own_task.take())
         };
         let wakers: Vec<Waker> = waiting.iter().filter_map(|slot| slot.fill(Err(error.clone()))).collect();
         wakers.into_iter().chain(own_task).for_each(Waker::wake);
@@ -277,15 +302,50 @@ impl Inner {
 }
 
 impl State {
-    fn slot(&mut self, answers: usize) -> Arc<Slot> {
-        self.made += 1;
-        Arc::new(Slot { number: self.made, answers, answer: Mutex::default() })
+    /// Puts a request behind the others.
+    fn put(&mut self, command: &Command, slot: Arc<Slot>) {
+        self.close_together();
+        self.outgoing.extend_from_slice(command.bytes());
+        self.waiting.push_back(Awaited::One(slot, command.count));
     }
 
-    /// Who gets the next answer, if it is the last of its own.
-    fn next_answered(&mut self) -> Option<Option<Arc<Slot>>> {
+    /// Puts a request behind the others, as a part of the last if that can be.
+    fn put_together(&mut self, request: &dyn Joinable, slot: Arc<Slot>) {
+        if !self.together.takes(request) {
+            self.close_together();
+        }
+        self.together.add(request, slot);
+    }
+
+    /// What leaves together is complete.
+    fn close_together(&mut self) {
+        if !self.together.slots.is_empty() {
+            let slots = self.together.close(&mut self.outgoing);
+            self.waiting.push_back(Awaited::Together(slots));
+        }
+    }
+
+    fn slot(&mut self, overdue_at: Moment) -> Arc<Slot> {
+        self.made += 1;
+        self.queued += 1;
+        Arc::new(Slot { number: self.made, overdue_at, answer: Mutex::default() })
+    }
+
+    /// Everybody who waits, in the order of their requests.
+    fn slots(&self) -> impl Iterator<Item = &Arc<Slot>> {
+        let awaited = self.waiting.iter().flat_map(|awaited| match awaited {
+            Awaited::One(slot, _) => std::slice::from_ref(slot),
+            Awaited::Together(slots) => slots,
+        });
+        awaited.chain(&self.together.slots)
+    }
+
+    /// Whose the next answer is, if it is the last of its own.
+    fn next_answered(&mut self) -> Option<Option<Awaited>> {
         self.answered += 1;
-        if self.answered < self.waiting.front()?.answers {
+        if let Awaited::One(_, answers) = self.waiting.front()?
+            && self.answered < *answers
+        {
             return Some(None);
         }
         self.answered = 0;
@@ -296,7 +356,7 @@ impl State {
         match self.reader {
             None => self.own_task.take(),
             Some(number) => {
-                let slot = self.waiting.iter().find(|slot| slot.number == number)?;
+                let slot = self.slots().find(|slot| slot.number == number)?;
                 locked(&slot.answer).waker.take()
             }
         }
@@ -320,6 +380,7 @@ impl Socket {
                 self.written = 0;
                 let mut state = locked(state);
                 state.flush_due = false;
+                state.close_together();
                 if state.outgoing.is_empty() {
                     break;
                 }
@@ -335,6 +396,25 @@ impl Socket {
         }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
+}
+
+/// Gives an answer to whoever waits for it, who is to be woken, unless it is the one who reads.
+fn hand_out(slot: &Slot, value: RedisResult<Value>, reader: Option<u64>, wakers: &mut Vec<Waker>) {
+    let own = reader == Some(slot.number);
+    wakers.extend(slot.fill(value).filter(|_| !own));
+}
+
+/// Gives each its part of an answer to all, which may also be that the server did nothing.
+fn hand_out_all(slots: &[Arc<Slot>], answer: RedisResult<Value>, reader: Option<u64>, wakers: &mut Vec<Waker>) {
+    let for_all = match answer {
+        Ok(Value::Array(parts)) if parts.len() == slots.len() => {
+            return slots.iter().zip(parts).for_each(|(slot, part)| hand_out(slot, Ok(part), reader, wakers));
+        }
+        Ok(error @ Value::ServerError(_)) => Ok(error),
+        Ok(_) => Err(unasked()),
+        Err(error) => Err(error),
+    };
+    slots.iter().for_each(|slot| hand_out(slot, for_all.clone(), reader, wakers));
 }
 
 /// One who waits for an answer. Dropping it passes on what it had to do for the others.
@@ -385,52 +465,14 @@ impl Drop for Turn<'_> {
         if reads {
             // Whose answer comes next is the next to read, if anybody still waits for it.
             let others = |slot: &&Arc<Slot>| slot.number != self.slot.number && Arc::strong_count(slot) > 1;
-            state.reader = state.waiting.iter().find(others).map(|slot| slot.number);
+            let next = state.slots().find(others).map(|slot| slot.number);
+            state.reader = next;
         }
         let waker = if reads || self.flushes { state.reader_waker() } else { None };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-}
-
-/// Reads while nobody waits for an answer, and when whoever does is not at it.
-async fn attend(inner: Arc<Inner>, timer: Timer) {
-    while let Some(reader) = poll_fn(|cx| inner.attend(cx)).await {
-        let passed_on = poll_fn(|cx| {
-            let mut state = locked(&inner.state);
-            if state.reader.is_none() || state.broken.is_some() {
-                return Poll::Ready(());
-            }
-            state.own_task = Some(cx.waker().clone());
-            Poll::Pending
-        });
-        if timer.within(UNREAD_MAX, passed_on).await.is_none() {
-            let mut state = locked(&inner.state);
-            if state.reader == Some(reader) {
-                state.reader = None;
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Reads until somebody else does: who that is, or nobody if there is nothing to read any more.
-    fn attend(&self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
-        {
-            let mut state = locked(&self.state);
-            state.own_task = Some(cx.waker().clone());
-            state.own_task_reads = state.reader.is_none();
-            if state.broken.is_some() {
-                return Poll::Ready(None);
-            }
-            if state.reader.is_some() {
-                return Poll::Ready(state.reader);
-            }
-        }
-        self.turn(None, cx);
-        if locked(&self.state).broken.is_some() { Poll::Ready(None) } else { Poll::Pending }
     }
 }
 
@@ -568,6 +610,19 @@ mod tests {
         assert!(answers.iter().all(Result::is_err));
         assert!(pipe.is_broken());
         assert!(pipe.ask(&ping()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_overdue_is_not_waited_for_and_is_nobody_elses() {
+        let (ours, mut server) = tokio::io::duplex(1024);
+        let pipe = Pipe::over(Box::new(ours), None, Duration::from_millis(30));
+        assert!(pipe.ask(&ping()).await.is_err_and(|error| error.is_timeout()));
+        let answering = async {
+            receive(&mut server, 2).await;
+            server.write_all(b":1\r\n:2\r\n").await.unwrap();
+        };
+        let (answer, ()) = futures_util::future::join(async { pipe.ask(&ping()).await }, answering).await;
+        assert_eq!(answer.unwrap(), Value::Int(2));
     }
 
     #[tokio::test]

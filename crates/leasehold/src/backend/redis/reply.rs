@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::backend::redis::command::Digits;
 use crate::backend::{
     Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Place, Renewal, Request, Standing, Version,
 };
@@ -20,8 +21,16 @@ const FOREIGN_RECHECK: Duration = Duration::from_millis(50);
 /// A note as it stands behind an entry: when it was made in ms of the server's time, the pid, three lengths, then the texts.
 pub(in crate::backend) fn written(note: &Note, entered_ms: u64) -> Vec<u8> {
     let value = note.value.as_deref();
-    let valued = value.map_or(-1, |value| value.len() as i64);
-    let mut text = format!("{entered_ms} {} {} {} {valued} ", note.pid, note.owner.len(), note.host.len()).into_bytes();
+    let mut text = Vec::with_capacity(64 + note.owner.len() + note.host.len() + value.map_or(0, <[u8]>::len));
+    for number in [entered_ms, note.pid.into(), note.owner.len() as u64, note.host.len() as u64] {
+        text.extend_from_slice(&Digits::of(number));
+        text.push(b' ');
+    }
+    match value {
+        Some(value) => text.extend_from_slice(&Digits::of(value.len() as u64)),
+        None => text.extend_from_slice(b"-1"),
+    }
+    text.push(b' ');
     text.extend_from_slice(note.owner.as_bytes());
     text.extend_from_slice(note.host.as_bytes());
     text.extend_from_slice(value.unwrap_or_default());

@@ -38,13 +38,20 @@ impl Script {
             Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
             answer => return answer,
         }
-        pipe.ask(&Command::of(3).part(b"SCRIPT").part(b"LOAD").part(self.code.as_bytes())).await?;
+        self.load(pipe).await?;
         pipe.ask(call).await
+    }
+
+    /// Tells a server of it.
+    pub(super) async fn load(&self, pipe: &Pipe) -> RedisResult<()> {
+        pipe.ask(&Command::of(3).part(b"SCRIPT").part(b"LOAD").part(self.code.as_bytes())).await.map(drop)
     }
 }
 
 /// The scripts of one layout.
 pub(super) struct Scripts {
+    /// For many locks at once that nobody else wants.
+    pub(super) alone: Script,
     pub(super) enter: Script,
     pub(super) leave: Script,
     pub(super) renew: Script,
@@ -72,6 +79,7 @@ impl Scripts {
         let made = |quick: &str, verb: &str| Script::of(&[quick, layout, "\n", line, "\n", verb]);
         let script = |verb: &str| made("", verb);
         Self {
+            alone: Script::of(&[include_str!("scripts/alone.lua")]),
             enter: made(quick_enter, include_str!("scripts/enter.lua")),
             leave: made(quick_leave, include_str!("scripts/leave.lua")),
             renew: script(include_str!("scripts/renew.lua")),

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use futures_util::future::try_join;
 use redis::{PushKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
 
@@ -13,6 +14,7 @@ use crate::backend::redis::fault;
 use crate::backend::redis::hub::Hub;
 use crate::backend::redis::pipe::{Hear, Pipe};
 use crate::backend::redis::scripts::{Layout, Script, Scripts};
+use crate::backend::redis::together::Joinable;
 use crate::backend::redis::topology::{Route, Servers, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
@@ -67,7 +69,10 @@ impl Wire {
         let hear: Hear = {
             let (hub, stirred) = (hub.clone(), stirred.clone());
             Arc::new(move |push| match push.kind {
-                PushKind::Disconnection => stirred.notify_one(),
+                PushKind::Disconnection => {
+                    hub.doubt_kept();
+                    stirred.notify_one();
+                }
                 _ => hub.hear(push),
             })
         };
@@ -108,14 +113,36 @@ impl Wire {
         let link = self.link_to(slot).await?;
         match link.pipe.ask(command).await {
             Ok(answer) => Ok((Some(answer), link)),
-            Err(error) if matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension) => {
-                Ok((None, link))
-            }
-            Err(error) => {
-                self.learn_from(&error, &link);
-                Err(fault::of_request(&error))
-            }
+            Err(error) => self.refused(&error, link),
         }
+    }
+
+    /// The same, together with whatever else leaves for that server. One that has forgotten our scripts is told of the one
+    /// that does many, and of the one that must follow now.
+    pub(super) async fn transact_together(
+        &self,
+        slot: u16,
+        request: &dyn Joinable,
+        follows: &Script,
+    ) -> Result<(Option<Value>, Link)> {
+        let link = self.link_to(slot).await?;
+        let error = match link.pipe.ask_together(request).await {
+            Ok(answer) => return Ok((Some(answer), link)),
+            Err(error) => error,
+        };
+        if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) {
+            let loaded = try_join(self.settings.scripts.alone.load(&link.pipe), follows.load(&link.pipe)).await;
+            loaded.map_err(|error| fault::of_request(&error))?;
+        }
+        self.refused(&error, link)
+    }
+
+    fn refused(&self, error: &RedisError, link: Link) -> Result<(Option<Value>, Link)> {
+        if matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension) {
+            return Ok((None, link));
+        }
+        self.learn_from(error, &link);
+        Err(fault::of_request(error))
     }
 
     /// A connection to whoever has that slot.

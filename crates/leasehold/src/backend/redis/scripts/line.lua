@@ -4,9 +4,10 @@
 --   lock     what other programs look at: the mark of the exclusive holder, or SHARED while others hold.
 --            Its expiry is the exclusive holder's lease, or the longest lease of those who share.
 --            Whatever is not marked there is not held: a key that was deleted or taken by others is lost to us.
---   tickets  sorted set of one member, `t`: the last ticket before there was a line, or a higher number. It begins with the
---            server's time in µs, and is remembered for longer than it takes to be that much time again: so tickets grow
---            even when it has been forgotten, and if the clock has stepped back.
+--   tickets  sorted set of one member, `t`: the last ticket, or a higher number. It begins with the server's time in µs, and
+--            is remembered for longer than it takes to be that much time again: so tickets grow even when it has been
+--            forgotten, and if the clock has stepped back. While there is a line it is CLOSED, so that nobody gets past the
+--            line who enters without a look at it, and outlives the line.
 --   queue    sorted set: waiters by ticket
 --   leases   sorted set: waiters and those who share, by when their lease ends in ms
 --   entries  hash: <id> one that waits or shares, as `claim weight ticket channel note`; y<id> a wish that somebody let go;
@@ -15,7 +16,7 @@
 --            waits, shares, observes or is wished for.
 
 -- So that a caller gone wild fills its own line and not the server. Numbers stay exact up to TICKET_MAX.
-local LINE_MAX, TICKET_MAX = 100000, 9007199254740990
+local LINE_MAX, TICKET_MAX, CLOSED = 100000, 9007199254740990, '9007199254740991'
 local WHOLE = 4294967295
 -- How long the last ticket is remembered at least, and everything else beyond the longest lease in it.
 local KEEP_MS = 3600000
@@ -105,6 +106,8 @@ local function settled(s, asked)
   s.used, s.capacity, s.observed, s.before = tonumber(field[1] or 0), field[2] or 'w', field[3], field[4] or ''
   s.lined, s.ends, s.record = field[5], tonumber(field[6] or 0), field[7]
   s.last = tonumber(s.lined or redis.call('ZSCORE', s.tickets, 't') or 0)
+  -- A line that was forgotten.
+  if s.last > TICKET_MAX then s.last = 0 end
   local id, channel, ticket, note = owner_of(s)
   if id then
     s.holder = { id = id, claim = 'x', weight = WHOLE, ticket = ticket, channel = channel, note = note }
@@ -202,7 +205,8 @@ local function tell_observers(s)
 end
 
 local function keep_for(s, ms)
-  for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, ms) end
+  for _, key in ipairs({ s.queue, s.leases, s.entries }) do redis.call('PEXPIRE', key, text(ms)) end
+  redis.call('PEXPIRE', s.tickets, text(ms + 60000))
 end
 
 -- Writes down that there is a line, and how it is now.
@@ -215,7 +219,10 @@ local function save_line(s, holder, ttl)
     redis.call('HSET', s.entries, 'u', s.used, 'c', s.capacity, 't', holder, 'n', text(s.last), 'e', text(s.ends))
     if s.observed then redis.call('HSET', s.entries, 'o', 1) end
   end
-  if extends then keep_for(s, text(s.ends - s.now_ms)) end
+  if extends then
+    redis.call('ZADD', s.tickets, CLOSED, 't')
+    keep_for(s, s.ends - s.now_ms)
+  end
   if s.holder then close_mark(s) end
 end
 
@@ -225,7 +232,7 @@ local function save_last(s, keep_ms)
   if s.lined then redis.call('HDEL', s.entries, 'u', 'c', 't', 'n', 'e') end
   if redis.call('EXISTS', s.entries) == 1 then return false end
   if s.lined or s.changed then
-    redis.call('ZADD', s.tickets, 'GT', text(s.last), 't')
+    redis.call('ZADD', s.tickets, text(s.last), 't')
     redis.call('PEXPIRE', s.tickets, math.max(keep_ms or 0, KEEP_MS))
   end
   return true

@@ -4,10 +4,11 @@ local LOST, RENEWED, WANTED = 0, 1, 2
 
 local function renew(s, id, ttl, now_ms)
   s.mark = read_mark(s.lock)
+  local field = redis.call('HMGET', s.entries, 'e', 'y' .. id)
   if owner_of(s) == id then
     redis.call('PEXPIRE', s.lock, ttl)
-    -- Its ticket is remembered as long as it is held.
-    redis.call('PEXPIRE', s.tickets, KEEP_MS + ttl)
+    -- Its ticket is remembered as long as it is held, by the line if there is one.
+    if not field[1] then redis.call('PEXPIRE', s.tickets, KEEP_MS + ttl) end
   else
     local ends = tonumber(redis.call('ZSCORE', s.leases, id) or 0)
     if ends <= now_ms then return LOST end
@@ -17,7 +18,6 @@ local function renew(s, id, ttl, now_ms)
     end
     redis.call('ZADD', s.leases, math.max(ends, now_ms + ttl), id)
   end
-  local field = redis.call('HMGET', s.entries, 'e', 'y' .. id)
   if field[1] and tonumber(field[1]) < now_ms + KEEP_MS / 2 + ttl then
     redis.call('HSET', s.entries, 'e', text(now_ms + KEEP_MS + ttl))
     keep_for(s, KEEP_MS + ttl)

@@ -1,0 +1,5 @@
+//! PostgreSQL: one server, and a pooler in front of it.
+
+mod server;
+
+pub use server::{Builder, Server};
