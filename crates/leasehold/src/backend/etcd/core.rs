@@ -48,7 +48,8 @@ impl Core {
         let alive = session.keep(&self.wire).await?;
         match alive {
             Alive::No => self.roster.is_over(session),
-            Alive::Yes => {
+            Alive::Known => {}
+            Alive::Confirmed => {
                 for place in self.roster.abandoned(session, self.wire.timer.now()) {
                     let core = self.clone();
                     self.io.spawn(async move {
@@ -84,7 +85,7 @@ impl Core {
             match &kept[session.expect("the session of every entry was kept")] {
                 Ok(Alive::No) => Renewal::Lost,
                 Err(error) => Renewal::Unknown(error.clone()),
-                Ok(Alive::Yes) => {
+                Ok(Alive::Confirmed | Alive::Known) => {
                     let ttl = own.session.left(asked_at);
                     self.roster.is_believed_until(own.place.entry, asked_at.after(ttl));
                     Renewal::Renewed { ttl, yield_asked: own.fate.yield_asked() }

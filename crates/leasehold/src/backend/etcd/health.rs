@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::backend::Finding;
 use crate::backend::etcd::fault;
 use crate::backend::etcd::message::{Empty, Members, Status};
 use crate::backend::etcd::wire::Wire;
-use crate::error::Result;
+use crate::backend::{Finding, Verdict};
+use crate::error::{Error, ErrorKind, Result};
 use crate::url::Host;
+
+const VERSION: &str = "version";
 
 /// The oldest server that lets a client number its watches.
 const VERSION_MIN: (u32, u32) = (3, 4);
@@ -47,12 +49,23 @@ fn of_cluster(members: &Members) -> Finding {
     }
 }
 
+/// Refuses a server that is too old, and warns of whatever else is wrong with it.
+pub(super) fn admit(status: &Status, host: &Host) -> Result<()> {
+    for finding in of_status(status).into_iter().filter(|finding| finding.verdict > Verdict::Fine) {
+        if finding.check == VERSION {
+            return Err(Error::new(ErrorKind::Unusable, finding.of(host).to_string()));
+        }
+        tracing::warn!(target: "leasehold::etcd", server = %host, "{finding}");
+    }
+    Ok(())
+}
+
 fn of_status(status: &Status) -> Vec<Finding> {
     let version = match parsed(&status.version) {
         Some(version) if version < VERSION_MIN => {
-            Finding::fault("version", format!("it is etcd {}", status.version), "locks need etcd 3.4 or later")
+            Finding::fault(VERSION, format!("it is etcd {}", status.version), "locks need etcd 3.4 or later")
         }
-        _ => Finding::fine("version", format!("it is etcd {}", status.version)),
+        _ => Finding::fine(VERSION, format!("it is etcd {}", status.version)),
     };
     let leader = match status.leader {
         0 => Finding::fault("leader", "it knows of none, so nothing can be locked", "see whether a majority is up"),
@@ -82,7 +95,6 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Verdict;
     use crate::backend::etcd::message::Member;
 
     fn worst(findings: &[Finding]) -> Verdict {
@@ -100,6 +112,11 @@ mod tests {
         ] {
             assert_eq!(worst(&of_status(&unfit)), Verdict::Fault, "{unfit:?}");
         }
+        let host = Host { name: "h".into(), port: 1 };
+        admit(&fit, &host).unwrap();
+        let refused = admit(&Status { version: "3.3.27".into(), ..fit }, &host).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unusable);
+        assert!(refused.to_string().contains("h:1: it is etcd 3.3.27"), "{refused}");
     }
 
     #[test]

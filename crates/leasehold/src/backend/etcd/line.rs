@@ -33,7 +33,7 @@ impl Member {
     /// An entry in the line that begins so.
     pub(super) fn of(line: &[u8], kv: KeyValue) -> Self {
         let rest = kv.key.strip_prefix(line).unwrap_or_default();
-        let label = std::str::from_utf8(rest).ok().and_then(Label::parse);
+        let label = Label::of(line, &kv.key);
         let (entry, claim) = match &label {
             Some(label) => (label.entry, label.claim),
             // The Go client knows no other claim.

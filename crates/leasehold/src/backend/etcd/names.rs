@@ -123,6 +123,11 @@ impl Label {
         [line, text.as_bytes()].concat()
     }
 
+    /// What the key of an entry in that line says. `None` if another program wrote it.
+    pub(super) fn of(line: &[u8], key: &[u8]) -> Option<Self> {
+        Self::parse(std::str::from_utf8(key.strip_prefix(line)?).ok()?)
+    }
+
     /// What stands behind the line's beginning, taken apart. `None` if another program wrote it.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (of, rest) = match text.strip_prefix('~') {

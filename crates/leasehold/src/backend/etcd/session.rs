@@ -43,7 +43,10 @@ struct Life {
 /// Whether the server still knows the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alive {
-    Yes,
+    /// It said so just now.
+    Confirmed,
+    /// It said so a short while ago.
+    Known,
     No,
 }
 
@@ -94,7 +97,7 @@ impl Session {
             return Ok(Alive::No);
         }
         if self.is_fresh(wire) {
-            return Ok(Alive::Yes);
+            return Ok(Alive::Known);
         }
         let (session, wire) = (self.clone(), wire.clone());
         self.keeping.join(|| async move { session.keep_alive(&wire).await }).await
@@ -115,7 +118,7 @@ impl Session {
         if life.sent_at < sent_at {
             *life = Life { sent_at, wall_lead, ..*life };
         }
-        Ok(Alive::Yes)
+        Ok(Alive::Confirmed)
     }
 }
 

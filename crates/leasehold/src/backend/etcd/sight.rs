@@ -44,6 +44,12 @@ impl Core {
         if query.keys_max == 0 {
             lines.entries.clear();
         }
+        // Others may keep anything at all under the same beginning, so only what is shown is read.
+        let valued: Vec<Key> =
+            lines.entries.iter().filter(|(key, kvs)| have_values(key, kvs)).map(|(key, _)| key.clone()).collect();
+        for read in join_all(valued.iter().map(|key| self.line(key))).await {
+            lines.entries.extend(read?.entries);
+        }
         Ok(Page { items: self.views(lines).await, next })
     }
 
@@ -60,7 +66,8 @@ impl Core {
         let mut lines = Lines::default();
         loop {
             let (key, range_end) = (from.clone(), names::behind(&root));
-            let answer = Range { key, range_end, limit: ENTRIES_AT_ONCE, revision, ..Range::default() };
+            let answer =
+                Range { key, range_end, limit: ENTRIES_AT_ONCE, revision, keys_only: true, ..Range::default() };
             let answer: Ranged = self.wire.read(RANGE, answer).await?;
             revision = answer.header.map_or(0, |header| header.revision);
             match answer.kvs.last() {
@@ -124,6 +131,12 @@ impl Core {
         let left = u64::try_from(answer.ttl.saturating_add(1).min(answer.granted)).ok()?;
         Some((lease, Duration::from_secs(left)))
     }
+}
+
+/// Whether some of these entries say something by their values: candidates, and entries of other programs.
+fn have_values(key: &Key, kvs: &[KeyValue]) -> bool {
+    let line = names::line(key);
+    kvs.iter().any(|kv| names::Label::of(&line, &kv.key).is_none_or(|label| label.valued))
 }
 
 /// Follows one key through every change of its line.

@@ -153,6 +153,11 @@ impl Core {
         self.roster.is_believed_until(entry, asked_at.after(ttl));
         let lease = Lease { id: LeaseId::Entry(own.place.clone()), ttl };
         match stand {
+            // What was seen may have gone since.
+            _ if own.fate.is_gone() => {
+                self.roster.remove(entry);
+                gone()
+            }
             Stand::Gone => {
                 self.roster.remove(entry);
                 gone()

@@ -16,6 +16,9 @@ use crate::backend::etcd::verbs::{RANGE, gone};
 use crate::backend::{EntryId, Place, Standing};
 use crate::error::Result;
 
+/// How often an entry is looked at that cannot be watched.
+const LOOKS_IN_A_TTL: u32 = 3;
+
 impl Core {
     /// Resolves when our standing may differ. Then it is looked at: our own entry may have gone as well.
     pub(super) async fn changed(self: &Arc<Self>, place: &Place) -> Result<Option<Standing>> {
@@ -83,11 +86,11 @@ impl Core {
         };
         let own_key = watch(own.key.to_vec(), |core, entry, news| match news {
             Heard::Gone(..) => core.roster.is_gone(entry),
-            Heard::Gap => {
+            Heard::Gap | Heard::Broken(_) => {
                 let missed = core.clone();
-                core.io.spawn(async move { missed.look_after(entry).await });
+                core.io.spawn(async move { missed.look_after(entry, matches!(news, Heard::Broken(_))).await });
             }
-            Heard::Put(_) | Heard::Broken(_) => {}
+            Heard::Put(_) => {}
         });
         let wish = watch(names::wish(&own.place.key, entry), |core, entry, news| {
             if let Heard::Put(_) = news {
@@ -97,20 +100,25 @@ impl Core {
         self.roster.watch(entry, [own_key, wish]);
     }
 
-    /// A watch has missed what happened to an entry of ours: looks what has become of it, and watches it from there.
-    async fn look_after(self: &Arc<Self>, entry: EntryId) {
-        let Some(own) = self.roster.get(entry) else { return };
-        let wish = Range { key: names::wish(&own.place.key, entry), ..Range::default() };
-        let (looked, wish) = join(self.look(&own, false), self.wire.read::<_, Ranged>(RANGE, wish)).await;
-        if wish.is_ok_and(|wish| wish.count > 0) {
-            self.roster.is_wanted(entry);
-        }
-        match looked {
-            Ok((Stand::Gone, _)) => self.roster.is_gone(entry),
-            Ok((_, revision)) => self.watch_from(&own, revision + 1),
-            // A renewal still tells of the session, and leaving of the entry.
-            Err(error) => {
-                tracing::warn!(target: "leasehold::etcd", key = %own.place.key, %error, "not watched any more");
+    /// A watch has missed what happened to an entry of ours: looks what has become of it, and watches it from there. One that
+    /// cannot be watched is looked at now and then.
+    async fn look_after(self: &Arc<Self>, entry: EntryId, mut pauses: bool) {
+        while let Some(own) = self.roster.get(entry) {
+            if pauses {
+                self.wire.timer.sleep(own.session.ttl / LOOKS_IN_A_TTL).await;
+            }
+            pauses = true;
+            let wish = Range { key: names::wish(&own.place.key, entry), ..Range::default() };
+            let (looked, wish) = join(self.look(&own, false), self.wire.read::<_, Ranged>(RANGE, wish)).await;
+            if wish.is_ok_and(|wish| wish.count > 0) {
+                self.roster.is_wanted(entry);
+            }
+            match looked {
+                Ok((Stand::Gone, _)) => return self.roster.is_gone(entry),
+                Ok((_, revision)) => return self.watch_from(&own, revision + 1),
+                Err(error) => {
+                    tracing::debug!(target: "leasehold::etcd", key = %own.place.key, %error, "an entry is not watched");
+                }
             }
         }
     }

@@ -15,9 +15,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use crate::backend::etcd::fault;
 use crate::backend::etcd::joined::Joined;
 use crate::backend::etcd::message::{self, Authenticate, Authenticated, Empty};
+use crate::backend::etcd::{fault, health};
 use crate::clock::Timer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
@@ -150,6 +150,7 @@ impl Wire {
             Some(Err(status)) if fault::of_this_server(&status) => Err(unfit(fault::wording(&status))),
             Some(Ok(status)) if status.leader == 0 => Err(unfit("it knows of no leader".into())),
             Some(Ok(status)) if status.is_learner => Err(unfit("it is a learner, which answers few requests".into())),
+            Some(Ok(status)) => health::admit(&status, &link.host),
             // One that does not tell such things to everybody answers, which is enough.
             Some(_) => Ok(()),
         }
