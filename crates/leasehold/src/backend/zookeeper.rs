@@ -10,6 +10,7 @@ mod checkup;
 mod core;
 mod entries;
 mod fault;
+mod gate;
 mod jute;
 mod line;
 mod link;
@@ -49,6 +50,7 @@ use view::Sights;
 use watches::Watches;
 
 pub use address::Builder;
+pub use gate::{Gate, Write};
 pub use names::Layout;
 
 /// Lines kept on ZooKeeper.

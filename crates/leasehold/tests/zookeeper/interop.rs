@@ -3,8 +3,10 @@
 use std::any::Any;
 use std::fs;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use leasehold::{Claim, Locks};
 use leasehold_testbed::interop::{Answer, Peer, ZookeeperLibrary};
 use leasehold_testbed::zookeeper::Server;
@@ -128,11 +130,17 @@ async fn their_leader_is_named_to_us_and_ours_takes_over() {
         assert_eq!(peer.lock(&key, TTL, Duration::from_secs(5)).unwrap(), Answer::Held);
         let leader = election.leader().await.unwrap().expect("they lead");
         assert_eq!(*leader.value, *format!("{library:?}").to_lowercase().as_bytes());
-        let candidate = tokio::spawn(async move { election.campaign("ours").await.unwrap() });
+        let mut leaders = pin!(election.observe());
+        let seen = soon("their term is seen", leaders.next()).await.unwrap().unwrap();
+        assert_eq!(seen.map(|seen| seen.token), Some(leader.token));
+        let candidacy = election.clone();
+        let candidate = tokio::spawn(async move { candidacy.campaign("ours").await.unwrap() });
         until_waiting(&locks, &name, 1).await.unwrap();
         assert_eq!(peer.unlock(&key).unwrap(), Answer::Released);
         let leadership = soon("our term", candidate).await.unwrap();
         assert!(leadership.token() > leader.token);
+        let seen = soon("our term is seen", leaders.next()).await.unwrap().unwrap();
+        assert_eq!(seen.map(|seen| seen.token), Some(leadership.token()), "{library:?}");
         leadership.resign().await.unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 mod economy;
 mod ensemble;
+mod gate;
 mod interop;
 mod network;
 mod secrets;

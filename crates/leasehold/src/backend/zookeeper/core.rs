@@ -19,7 +19,7 @@ use crate::backend::zookeeper::line::Line;
 use crate::backend::zookeeper::link::{Answer, Link};
 use crate::backend::zookeeper::names::Paths;
 use crate::backend::zookeeper::note::{REVOKE, Written};
-use crate::backend::zookeeper::request::{self, Ask, Event, Mode, Rights, code};
+use crate::backend::zookeeper::request::{self, Ask, Change, Event, Mode, Rights, code};
 use crate::backend::zookeeper::session::{Listener, Seat, Session, Unattached};
 use crate::backend::zookeeper::time::ServerTime;
 use crate::backend::zookeeper::watches::Watches;
@@ -65,7 +65,11 @@ pub(super) struct Core {
 
 impl Listener for Core {
     fn event(&self, link: &Link, event: Event) {
-        if self.entries.at(&event.path).is_some() {
+        if let Some(id) = self.entries.at(&event.path) {
+            if event.change == Change::Deleted {
+                // At once: whoever hears the next thing that is told must not take it for there.
+                self.entries.change(id, |entry| entry.watched = false);
+            }
             let _ = self.own_events.send(event.clone()); // the caretaker ends with the store
         }
         self.watches.tell(link, &event);
@@ -106,38 +110,29 @@ impl Core {
             None => {}
         }
         let asked_at = self.session.now();
-        let seat = self.session.seat_for(request.terms.holding, self.entries.is_empty()).await?;
+        let is_first = self.entries.is_empty();
+        // From here on the session is in use: nobody who enters meanwhile exchanges it for one of another length.
+        self.entries.begin(id, new_entry(request, asked_at));
+        let entered = self.enter_anew(request, asked_at, is_first).await;
+        match &entered {
+            Err(error) if error.fate() == Fate::NotApplied => drop(self.entries.remove(id)),
+            Ok(Standing::Refused { .. }) => drop(self.entries.remove(id)),
+            _ => {}
+        }
+        entered
+    }
+
+    async fn enter_anew(&self, request: &Request, asked_at: Moment, is_first: bool) -> Result<Standing> {
+        let seat = self.session.seat_for(request.terms.holding, is_first).await?;
+        // If the session had ended and this is another one, everything of the old one was forgotten, and this with it.
+        self.entries.begin(request.place.entry, new_entry(request, asked_at));
         if request.patience == Patience::Refuse
             && let Some(refused) = self.peek(&seat, request).await?
         {
             return Ok(refused);
         }
-        let until = asked_at.after(request.terms.holding.min(request.terms.waiting));
-        let (key, claim, note) = (request.place.key.clone(), request.claim, request.note.clone());
-        let (ttl, node) = (request.terms.holding, Node::Unknown);
-        let entry = Entry {
-            key,
-            claim,
-            note,
-            ttl,
-            until,
-            since: asked_at,
-            node,
-            leaving: false,
-            yield_asked: false,
-            version: 0,
-            watched: false,
-        };
-        self.entries.begin(id, entry);
-        match self.create(&seat, request).await {
-            Ok(names) => self.joined(&seat, request, asked_at, &names).await,
-            Err(error) => {
-                if error.fate() == Fate::NotApplied {
-                    self.entries.remove(id);
-                }
-                Err(error)
-            }
-        }
+        let names = self.create(&seat, request).await?;
+        self.joined(&seat, request, asked_at, &names).await
     }
 
     /// Makes the entry's node, and lists its folder as it is right after. One trip, and one more for a new key.
@@ -623,6 +618,24 @@ impl Core {
         if self.entries.remove(id).is_some_and(|entry| !entry.leaving) {
             self.notices.post(Notice::Gone(id));
         }
+    }
+}
+
+/// An entry that is about to be asked for.
+fn new_entry(request: &Request, asked_at: Moment) -> Entry {
+    let Request { place, claim, terms, note, .. } = request;
+    Entry {
+        key: place.key.clone(),
+        claim: *claim,
+        note: note.clone(),
+        ttl: terms.holding,
+        until: asked_at.after(terms.holding.min(terms.waiting)),
+        since: asked_at,
+        node: Node::Unknown,
+        leaving: false,
+        yield_asked: false,
+        version: 0,
+        watched: false,
     }
 }
 

@@ -11,6 +11,7 @@ pub(super) struct Ask {
 
 /// Operations, as ZooKeeper numbers them.
 pub(super) mod op {
+    pub(in super::super) const CREATE: i32 = 1;
     pub(in super::super) const DELETE: i32 = 2;
     pub(in super::super) const EXISTS: i32 = 3;
     pub(in super::super) const GET_DATA: i32 = 4;
@@ -79,7 +80,11 @@ impl Ask {
     }
 
     pub(super) fn delete(path: &str) -> Self {
-        Self::new(op::DELETE, Writer::default().text(path).int(-1))
+        Self::delete_version(path, -1)
+    }
+
+    pub(super) fn delete_version(path: &str, version: i32) -> Self {
+        Self::new(op::DELETE, Writer::default().text(path).int(version))
     }
 
     pub(super) fn exists(path: &str) -> Self {
@@ -117,9 +122,17 @@ impl Ask {
 
     /// Many reads in one request: each of many would take its own way through all of the server's threads.
     pub(super) fn read_together(reads: &[Self]) -> Self {
-        let body =
-            reads.iter().fold(Writer::default(), |body, read| body.int(read.op).flag(false).int(-1).raw(&read.body));
-        Self::new(op::MULTI_READ, body.int(-1).flag(true).int(-1))
+        Self::new(op::MULTI_READ, Self::many(reads))
+    }
+
+    /// Writes that are carried out all or not at all.
+    pub(super) fn together(writes: &[Self]) -> Self {
+        Self::new(op::MULTI, Self::many(writes))
+    }
+
+    fn many(asks: &[Self]) -> Writer {
+        let each = |body: Writer, ask: &Self| body.int(ask.op).flag(false).int(-1).raw(&ask.body);
+        asks.iter().fold(Writer::default(), each).int(-1).flag(true).int(-1)
     }
 
     pub(super) fn ping() -> Self {
@@ -178,6 +191,29 @@ pub(super) fn read_together(reads: &[Ask], body: &[u8]) -> Result<Vec<Result<Vec
         Ok(Ok(start[..length].to_vec()))
     });
     answers.collect()
+}
+
+/// What became of writes that were sent together: which of them was refused, and with which code, if one was.
+pub(super) fn together(writes: &[Ask], body: &[u8]) -> Result<Result<(), (usize, i32)>, Garbled> {
+    /// Said of those behind the one that was refused.
+    const NOT_TRIED: i32 = -2;
+    let mut reader = Reader::over(body);
+    for nth in 0..writes.len() {
+        let (op, _done, _code) = (reader.int()?, reader.flag()?, reader.int()?);
+        match op {
+            // Some servers answer as if the older request had been made, which says nothing but the path.
+            op::CREATE => drop(reader.text()?),
+            op::CREATE2 => drop((reader.text()?, reader.stat()?)),
+            op::SET_DATA => drop(reader.stat()?),
+            op::DELETE => {}
+            -1 => match reader.int()? {
+                0 | NOT_TRIED => {}
+                refused => return Ok(Err((nth, refused))),
+            },
+            _ => return Err(Garbled),
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// A greeting: opens a session, or comes back to one.

@@ -63,8 +63,9 @@ impl Core {
             token,
             note: written.note,
             age: self.time.age(stat.ctime),
-            // The server alone knows when it last heard of the session; it is not more than this.
-            lease_left: written.ttl.unwrap_or_default(),
+            // The server alone knows when it last heard of the session. It is not more than what ours say of themselves;
+            // of others, nobody can say more than what a session of our own would have.
+            lease_left: written.ttl.filter(|ttl| !ttl.is_zero()).unwrap_or_else(|| self.session.wish()),
             yield_asked: written.yield_asked,
             foreign,
             spread: None,
