@@ -15,27 +15,33 @@ pub(crate) struct Chance {
 }
 
 /// Ids of the operating system's making that nobody has yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 struct Ids {
     /// Whose they are: a forked child has a copy, and must not use what its parent will.
     pid: u32,
-    left: Vec<EntryId>,
+    /// Each is random bytes, of which the first so many are still to be had.
+    bytes: [[u8; 16]; IDS_MAX],
+    left: usize,
 }
 
 impl Ids {
+    fn none() -> Self {
+        Self { pid: 0, bytes: [[0; 16]; IDS_MAX], left: 0 }
+    }
+
     fn next(&mut self, pid: u32) -> EntryId {
-        if self.pid != pid || self.left.is_empty() {
-            let mut bytes = [[0; 16]; IDS_MAX];
-            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system hands out random bytes");
-            *self = Self { pid, left: bytes.map(u128::from_ne_bytes).map(EntryId).into() };
+        if self.pid != pid || self.left == 0 {
+            getrandom::fill(self.bytes.as_flattened_mut()).expect("the operating system hands out random bytes");
+            (self.pid, self.left) = (pid, IDS_MAX);
         }
-        self.left.pop().expect("they were just filled")
+        self.left -= 1;
+        EntryId(u128::from_ne_bytes(self.bytes[self.left]))
     }
 }
 
 impl Chance {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self { seeded: seed.map(|seed| Mutex::new(fastrand::Rng::with_seed(seed))), ids: Mutex::default() }
+        Self { seeded: seed.map(|seed| Mutex::new(fastrand::Rng::with_seed(seed))), ids: Mutex::new(Ids::none()) }
     }
 
     /// A new entry's id. From the operating system, not from a generator of our own, whose next one could be guessed.
@@ -83,9 +89,9 @@ mod tests {
 
     #[test]
     fn a_forked_child_makes_none_of_its_parents_ids() {
-        let mut parent = Ids::default();
+        let mut parent = Ids::none();
         parent.next(1);
-        let mut child = Ids { pid: parent.pid, left: parent.left.clone() };
+        let mut child = parent.clone();
         let of_child: Vec<EntryId> = (0..IDS_MAX).map(|_| child.next(2)).collect();
         assert!((0..2 * IDS_MAX).all(|_| !of_child.contains(&parent.next(1))));
     }
