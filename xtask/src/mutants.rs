@@ -3,6 +3,7 @@
 //! A test that passes says little until it has been seen to fail. Each mutant names the tests that must fail on it, so
 //! that a promise whose test has gone blind is found here. It works on a copy of the tree; the tree itself stays as it is.
 
+mod etcd;
 mod list;
 
 use std::collections::BTreeMap;
@@ -43,13 +44,17 @@ struct Suite {
 /// No run of the named tests takes longer, unless a mutant makes it hang.
 const RUN_MAX: Duration = Duration::from_secs(120);
 
+fn all() -> impl Iterator<Item = &'static Mutant> {
+    list::MUTANTS.iter().chain(etcd::MUTANTS)
+}
+
 pub(crate) fn run(names: &[&str]) -> Result {
-    if let Some(unknown) = names.iter().find(|name| list::MUTANTS.iter().all(|mutant| mutant.name != **name)) {
-        let known: Vec<&str> = list::MUTANTS.iter().map(|mutant| mutant.name).collect();
+    if let Some(unknown) = names.iter().find(|name| all().all(|mutant| mutant.name != **name)) {
+        let known: Vec<&str> = all().map(|mutant| mutant.name).collect();
         return Err(format!("there is no mutant {unknown}; there are:\n  {}", known.join("\n  ")));
     }
     let wanted = |mutant: &&Mutant| names.is_empty() || names.contains(&mutant.name);
-    let mutants: Vec<&Mutant> = list::MUTANTS.iter().filter(wanted).collect();
+    let mutants: Vec<&Mutant> = all().filter(wanted).collect();
     refuse_stale_of(&mutants)?;
     let tree = Tree::copy()?;
     tree.control(&mutants)?;
@@ -76,7 +81,7 @@ pub(crate) fn run(names: &[&str]) -> Result {
 
 /// Fails if the code has moved on under a mutant, so that it no longer says what it breaks.
 pub(crate) fn refuse_stale() -> Result {
-    refuse_stale_of(&list::MUTANTS.iter().collect::<Vec<_>>())
+    refuse_stale_of(&all().collect::<Vec<_>>())
 }
 
 fn refuse_stale_of(mutants: &[&Mutant]) -> Result {
