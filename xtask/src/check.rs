@@ -25,14 +25,14 @@ pub(crate) fn fix() -> Result {
     sh::run(&mut sh::cargo("fmt --all"))
 }
 
-/// The features that a manifest declares, but for the default ones.
+/// The features that a manifest declares, but for the default ones and for those that only others ask for.
 fn features(manifest: &str) -> Vec<&str> {
     let section = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
     let names = section
         .take_while(|line| !line.starts_with('['))
         .filter_map(|line| line.split_once('='))
         .map(|(name, _)| name.trim());
-    names.filter(|name| *name != "default" && !name.starts_with('#')).collect()
+    names.filter(|name| *name != "default" && !name.starts_with(['#', '_'])).collect()
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_features_of_a_manifest_are_those_of_its_section() {
-        let manifest = "[package]\nname = \"x\"\n\n[features]\ndefault = [\"a\"]\na = []\n# b = []\nc = [\"dep:c\"]\n\n[dependencies]\nd = \"1\"\n";
+        let manifest = "[package]\nname = \"x\"\n\n[features]\ndefault = [\"a\"]\na = [\"_e\"]\n_e = []\n# b = []\nc = [\"dep:c\"]\n\n[dependencies]\nd = \"1\"\n";
         assert_eq!(features(manifest), ["a", "c"]);
     }
 }

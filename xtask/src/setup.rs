@@ -3,6 +3,7 @@
 mod etcd;
 mod packages;
 mod peers;
+mod postgres;
 mod redis;
 mod zookeeper;
 
@@ -32,7 +33,7 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    let packages = [etcd::packages(), redis::packages(), zookeeper::packages(), peers.packages()];
+    let packages = [etcd::packages(), postgres::packages(), redis::packages(), zookeeper::packages(), peers.packages()];
     packages::install(&packages.concat())?;
     redis::link_server()?;
     peers.install()

@@ -231,10 +231,16 @@ impl World {
         self.until("one holds and nobody waits", self.ttl() / 4, alone).await;
     }
 
-    /// How late a waiter may learn that the key is free. It is told at once in a line; without one, it learns it at its
-    /// next try.
+    /// How late a waiter may learn that the key is free. It is told at once in a line; without one, or if the store does not
+    /// tell, it learns it at its next try.
     pub async fn notice(&self) -> Duration {
-        if self.capabilities().await.queueing { self.slack() } else { self.slack() + RECHECK_MAX }
+        let able = self.capabilities().await;
+        if able.queueing && able.pushes { self.slack() } else { self.slack() + RECHECK_MAX }
+    }
+
+    /// How late a holder may learn what others did to it: at once, or with its next renewal if the store does not tell.
+    pub async fn hearsay(&self) -> Duration {
+        if self.capabilities().await.pushes { self.slack() } else { self.slack() + self.ttl() / 2 }
     }
 
     /// The line of that name, which must not be empty.

@@ -35,6 +35,7 @@ pub(crate) struct Global {
     /// sqlite:/path/to/file.db is for the processes of one machine. Several machines share redis://host:6379,
     /// redis+sentinel://host:26379,host/name (the master that sentinels name) or redis+cluster://host:6379,host;
     /// rediss in place of redis encrypts the connection. So do those who reach etcd://host:2379,host,host, with etcds.
+    /// postgres://host/database keeps them in tables of PostgreSQL.
     ///
     /// Without it, the environment variable LEASEHOLD_URL names the store, then "store" in
     /// $XDG_CONFIG_HOME/leasehold/config.toml; else it is the file of this user, "sqlite:". What is written here can be
@@ -90,6 +91,7 @@ pub(crate) enum Command {
     Evict(Evict),
     Yield(Yield),
     Doctor(Doctor),
+    Schema(Schema),
     Completions(Completions),
     Man(Man),
 }
@@ -314,6 +316,25 @@ pub(crate) struct Yield {
 /// Check that the store and this machine are fit for locks
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Doctor {}
+
+/// Print the statements that make the tables of a database
+///
+/// The library makes them itself where its user may. Where it may not, somebody applies these who may, once.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Schema {
+    /// The kind of database
+    #[arg(value_name = "STORE")]
+    pub(crate) database: Database,
+    /// The schema that the tables are to be in, as with ?schema= in the URL of the store
+    #[arg(long, value_name = "SCHEMA", default_value = "leasehold")]
+    pub(crate) name: String,
+}
+
+/// A store that keeps locks in tables.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Database {
+    Postgres,
+}
 
 /// Print the completions for a shell
 #[derive(Args, Clone, Debug)]

@@ -8,6 +8,7 @@ pub(crate) mod ls;
 pub(crate) mod man;
 mod pick;
 pub(crate) mod run;
+pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod watch;
 pub(crate) mod yield_;

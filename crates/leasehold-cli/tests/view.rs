@@ -12,7 +12,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 10] = ["run", "elect", "ls", "show", "watch", "evict", "yield", "doctor", "completions", "man"];
+const COMMANDS: [&str; 11] =
+    ["run", "elect", "ls", "show", "watch", "evict", "yield", "doctor", "schema", "completions", "man"];
 
 /// A store in a file of its own.
 struct Store {
@@ -287,12 +288,13 @@ fn a_watch_without_a_terminal_tells_every_change_in_a_line_of_json() {
 fn a_reader_that_leaves_early_ends_the_program_quietly() {
     let store = Store::new();
     let _holder = store.hold(["a"]);
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &["ls"],
         &["ls", "--json"],
         &["show", "a"],
         &["doctor"],
         &["man"],
+        &["schema", "postgres"],
         &["completions", "bash"],
         // Nothing new happens, and it ends all the same.
         &["watch", "nobody", "--every", "50ms", "--count", "200"],

@@ -6,14 +6,18 @@
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
-#[cfg(feature = "network")]
+#[cfg(feature = "_network")]
 mod io;
 pub mod memory;
 mod notices;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "postgres")]
+mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "zookeeper")]
@@ -100,17 +104,20 @@ pub struct Capabilities {
     /// All entries of a client live and die with one session, which is as long as the client asked for first. Where this is
     /// false each entry has a lease of its own, of the length that was asked for it.
     pub sessions: bool,
+    /// Whoever waits, holds or follows is told what concerns it at once, and of every change. Otherwise it finds out by
+    /// looking: the first in line soon, the others later, and a state that did not last may be missed.
+    pub pushes: bool,
 }
 
 impl Capabilities {
     /// Everything.
     pub const fn all() -> Self {
-        Self { queueing: true, shared: true, counted: true, notes: true, sessions: false }
+        Self { queueing: true, shared: true, counted: true, notes: true, sessions: false, pushes: true }
     }
 
     /// Nothing but exclusive claims without an order.
     pub const fn exclusive_only() -> Self {
-        Self { queueing: false, shared: false, counted: false, notes: false, sessions: false }
+        Self { queueing: false, shared: false, counted: false, notes: false, sessions: false, pushes: true }
     }
 }
 

@@ -94,7 +94,7 @@ impl Error {
     }
 
     /// The same error about a request that only asked.
-    #[cfg(feature = "network")]
+    #[cfg(feature = "_network")]
     pub(crate) fn with_no_effect(mut self) -> Self {
         self.0.fate = Fate::NotApplied;
         self

@@ -8,6 +8,8 @@ use std::time::Duration;
 #[cfg(feature = "etcd")]
 use crate::backend::etcd::{self, Etcd};
 use crate::backend::memory::Memory;
+#[cfg(feature = "postgres")]
+use crate::backend::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
 use crate::backend::redis::{self, Redis};
 #[cfg(feature = "redis")]
@@ -56,6 +58,7 @@ pub struct Locks {
 /// | `memory:NAME` | this process's memory, shared by all who use that name |
 /// | `sqlite:` | a file of this user's, `$XDG_STATE_HOME/leasehold/leasehold.db` (feature `sqlite`) |
 /// | `sqlite:PATH` | that file, shared by all processes of this machine that may write it (feature `sqlite`) |
+/// | `postgres://user:password@HOST:5432/DATABASE` | tables of a PostgreSQL database (feature `postgres`) |
 /// | `redis://user:password@HOST:6379/0` | a Redis server, shared by all machines that reach it (feature `redis`) |
 /// | `redis+sentinel://HOST:26379,HOST/NAME` | the master that these sentinels know by that name (feature `redis`) |
 /// | `redis+cluster://HOST:6379,HOST` | a Redis Cluster (feature `redis`) |
@@ -64,8 +67,7 @@ pub struct Locks {
 /// | `etcd://user:password@HOST:2379,HOST,HOST` | an etcd cluster (feature `etcd`); `etcds://…` is the same, encrypted (feature `tls`) |
 /// | `zookeeper://user:password@HOST:2181,HOST,HOST/folder` | a ZooKeeper ensemble (feature `zookeeper`); `zookeepers://…` is the same, encrypted (feature `tls`) |
 ///
-/// What a URL of Redis may ask for behind a `?` is at `backend::redis::Redis::builder`, and that of a majority at
-/// `backend::redlock::Redlock::builder`.
+/// What a URL may ask for behind a `?` is told by the store's own builder, such as `backend::redis::Redis::builder`.
 pub async fn connect(url: &str) -> Result<Locks> {
     Locks::builder(url).connect().await
 }
@@ -263,6 +265,8 @@ impl Builder {
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
             #[cfg(feature = "etcd")]
             Address::Etcd(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
+            #[cfg(feature = "postgres")]
+            Address::Postgres(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
             Address::Redis(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
@@ -294,6 +298,8 @@ enum Address {
     Sqlite(String),
     #[cfg(feature = "etcd")]
     Etcd(Box<etcd::Builder>),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<postgres::Builder>),
     #[cfg(feature = "redis")]
     Redis(Box<redis::Builder>),
     #[cfg(feature = "redis")]
@@ -314,6 +320,8 @@ impl Address {
             ("sqlite", path) => Ok(Self::Sqlite(path)),
             #[cfg(feature = "etcd")]
             ("etcd" | "etcds", _) => Ok(Self::Etcd(Box::new(Etcd::builder(url)?))),
+            #[cfg(feature = "postgres")]
+            ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(Postgres::builder(url)?))),
             #[cfg(feature = "redis")]
             ("redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster", _) => {
                 Ok(Self::Redis(Box::new(Redis::builder(url)?)))

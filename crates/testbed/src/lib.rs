@@ -21,12 +21,15 @@ pub mod etcd;
 mod failure;
 mod folder;
 pub mod interop;
+pub mod mysql;
 mod ports;
+pub mod postgres;
 mod process;
 mod proxy;
 pub mod redis;
 mod tls;
 mod tools;
+mod unprivileged;
 mod wait;
 pub mod zookeeper;
 

@@ -18,8 +18,13 @@ const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
 
 /// A command whose process is killed as soon as ours is gone, for whatever reason.
 pub(crate) fn tied(program: impl AsRef<OsStr>) -> Command {
+    tied_as(&[], program)
+}
+
+/// The same, as somebody else: arguments of `setpriv`.
+pub(crate) fn tied_as(who: &[&str], program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "sh", "-c", UNLESS_ORPHANED]).arg(std::process::id().to_string());
+    command.args(who).args(["--pdeathsig", "KILL", "sh", "-c", UNLESS_ORPHANED]).arg(std::process::id().to_string());
     command.arg(program);
     command
 }

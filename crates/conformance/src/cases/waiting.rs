@@ -157,10 +157,10 @@ pub async fn a_grant_that_is_read_too_late_is_an_error_and_never_a_guard(world: 
     let (paused, hand) = world.client_on_moved_clock().await;
     let watcher = world.client().await;
     for slept in [world.ttl() * 95 / 100, world.ttl() * 2] {
-        paused.faults.next(Verb::Enter, Fault::SlowReply(world.ttl() / 20));
+        paused.faults.next(Verb::Enter, Fault::SlowReply(world.ttl() / 10));
         let mutex = paused.mutex(NAME).unwrap();
         let locking = tokio::spawn(async move { mutex.lock().await });
-        world.until("it was granted", world.ttl() / 20, async || watcher.inspect(NAME).await.unwrap().is_some()).await;
+        world.until("it was granted", world.ttl() / 10, async || watcher.inspect(NAME).await.unwrap().is_some()).await;
         hand.jump(slept);
         let error = locking.await.unwrap().expect_err("most of the lease is over");
         assert_eq!(error.kind(), ErrorKind::TooLate, "{error}");

@@ -15,7 +15,7 @@ pub async fn a_holder_is_told_at_once_that_somebody_wants_its_lock(world: World)
     assert_eq!(operator.ask_to_yield(&holder).await.unwrap(), Asked::Told);
     guard.yield_requested().await;
     assert!(
-        asked_at.until(world.now()) <= world.slack(),
+        asked_at.until(world.now()) <= world.hearsay().await,
         "it heard of it only after {:?}",
         asked_at.until(world.now())
     );
@@ -59,7 +59,7 @@ pub async fn an_eviction_is_told_at_once(world: World) {
     operator.evict(&holder).await.unwrap();
     assert_eq!(guard.lost().await, Loss::Gone);
     let noticed_after = evicted_at.until(world.now());
-    assert!(noticed_after <= world.slack(), "it heard of it only after {noticed_after:?}");
+    assert!(noticed_after <= world.hearsay().await, "it heard of it only after {noticed_after:?}");
     assert_eq!(guard.state(), State::Lost(Loss::Gone));
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
 }

@@ -18,6 +18,7 @@ mod roster;
 mod session;
 mod sight;
 mod verbs;
+mod waiting;
 mod wire;
 
 use std::fmt;

@@ -65,4 +65,10 @@ impl IoThread {
             }
         }
     }
+
+    /// Does the work on this thread, and nobody waits for it.
+    #[cfg(feature = "postgres")]
+    pub(super) fn start_work(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
 }

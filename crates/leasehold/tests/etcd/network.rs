@@ -91,3 +91,26 @@ async fn a_holder_whose_network_is_down_is_told_at_its_deadline_and_before_anybo
     assert_eq!(guard.state(), State::Lost(Loss::Expired), "two believe to hold it");
     assert!(next.token() > guard.token());
 }
+
+/// The server begins to count when the keep-alive arrives, and the holder when it was sent: an answer that takes long leaves less.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_believed_in_from_when_its_keep_alive_was_sent() {
+    let cluster = Cluster::start().unwrap();
+    let proxy = Proxy::start(("127.0.0.1", cluster.servers()[0].port())).unwrap();
+    let (ttl, delay) = (Duration::from_secs(6), Duration::from_millis(300));
+    let locks = connect_for(&format!("etcd://{}", proxy.address()), ttl).await;
+    let guard = locks.mutex("far").unwrap().lock().await.unwrap();
+    proxy.delay(delay);
+    let mut renewals = 0;
+    let (mut before, started) = (guard.remaining(), timer().now());
+    while started.until(timer().now()) < ttl {
+        timer().sleep(Duration::from_millis(1)).await;
+        let left = guard.remaining();
+        if left > before {
+            renewals += 1;
+            assert!(left <= ttl - delay * 2, "{left:?} are left of {ttl:?} after an answer that took {:?}", delay * 2);
+        }
+        before = left;
+    }
+    assert!(renewals >= 2, "it was renewed {renewals} times");
+}

@@ -13,9 +13,17 @@ const PORTS_MAX: usize = 10;
 pub struct Builder {
     members: usize,
     tls: Option<Tls>,
+    flags: Vec<String>,
 }
 
 impl Builder {
+    /// One more flag of each member, such as `--quota-backend-bytes=1000000`.
+    #[must_use]
+    pub fn flag(mut self, flag: &str) -> Self {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
     /// How many members it has.
     #[must_use]
     pub fn members(mut self, members: usize) -> Self {
@@ -34,7 +42,8 @@ impl Builder {
     pub fn start(&self) -> Result<Cluster> {
         tools::program("etcdctl")?;
         for _ in 0..PORTS_MAX {
-            let servers = (0..self.members).map(|nth| Server::new(format!("m{nth}"), self.tls.clone()));
+            let servers =
+                (0..self.members).map(|nth| Server::new(format!("m{nth}"), self.tls.clone(), self.flags.clone()));
             let cluster = Cluster { servers: servers.collect::<Result<_>>()?, tls: self.tls.is_some() };
             if cluster.servers.iter().all(Server::has_its_ports) {
                 for server in &cluster.servers {
@@ -59,7 +68,7 @@ impl Cluster {
     /// For a cluster of one member, or one that is different.
     #[must_use]
     pub fn builder() -> Builder {
-        Builder { members: 1, tls: None }
+        Builder { members: 1, tls: None, flags: Vec::new() }
     }
 
     /// Starts a single server.

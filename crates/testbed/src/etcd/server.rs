@@ -26,13 +26,14 @@ pub struct Server {
     port: u16,
     peer_port: u16,
     tls: Option<Tls>,
+    flags: Vec<String>,
     folder: TempDir,
 }
 
 impl Server {
-    pub(super) fn new(name: String, tls: Option<Tls>) -> Result<Self> {
+    pub(super) fn new(name: String, tls: Option<Tls>, flags: Vec<String>) -> Result<Self> {
         let (port, peer_port, folder) = (ports::free()?, ports::free()?, folder::make_in_memory()?);
-        Ok(Self { process: Mutex::default(), name, port, peer_port, tls, folder })
+        Ok(Self { process: Mutex::default(), name, port, peer_port, tls, flags, folder })
     }
 
     /// Where it listens for clients; the same after a restart.
@@ -79,7 +80,7 @@ impl Server {
         if let Some(tls) = &self.tls {
             command.arg("--cert-file").arg(tls.certificate()).arg("--key-file").arg(tls.key());
         }
-        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
+        command.args(&self.flags).current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
         *self.process() = Some(Process::start(command)?);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a client of an etcd store has: a connection, a session, entries, and watches of them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ pub(super) struct Core {
     pub(super) hub: Arc<Hub>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) roster: Roster,
-    /// Entries that are to be watched soon.
-    unwatched: Mutex<Vec<EntryId>>,
+    /// Entries that are to be watched if they are still there then, in the order of time.
+    unwatched: Mutex<VecDeque<(EntryId, Moment)>>,
 }
 
 impl Core {
@@ -100,18 +101,28 @@ impl Core {
         }
         let is_first = {
             let mut unwatched = locked(&self.unwatched);
-            unwatched.push(own.place.entry);
+            unwatched.push_back((own.place.entry, self.wire.timer.now().after(WATCHED_AFTER)));
             unwatched.len() == 1
         };
         if is_first {
             let core = self.clone();
-            self.io.spawn(async move {
-                core.wire.timer.sleep(WATCHED_AFTER).await;
-                let entries = std::mem::take(&mut *locked(&core.unwatched));
-                for own in entries.into_iter().filter_map(|entry| core.roster.get(entry)) {
-                    core.watch_now(&own);
-                }
-            });
+            self.io.spawn(async move { core.watch_those_that_stay().await });
+        }
+    }
+
+    async fn watch_those_that_stay(self: &Arc<Self>) {
+        let mut next = locked(&self.unwatched).front().copied();
+        while let Some((entry, due)) = next {
+            if self.roster.get(entry).is_some() {
+                self.wire.timer.sleep_until(due).await;
+            }
+            if let Some(own) = self.roster.get(entry) {
+                self.watch_now(&own);
+            }
+            // It was in the list until now, so that nobody has started another of us.
+            let mut unwatched = locked(&self.unwatched);
+            unwatched.pop_front();
+            next = unwatched.front().copied();
         }
     }
 }

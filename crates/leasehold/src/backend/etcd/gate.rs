@@ -8,6 +8,7 @@ use futures_core::future::BoxFuture;
 use crate::backend::etcd::core::Core;
 use crate::backend::etcd::message::{Act, Compare, Operand, Put, Relation, Target, Txn, TxnDone};
 use crate::backend::etcd::names;
+use crate::backend::etcd::verbs::TXN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::{FenceGate, FencingToken};
 
@@ -47,7 +48,7 @@ impl FenceGate for Gate {
             };
             let put = Put { key, value: digits, ..Put::default() };
             let txn = Txn { compare: vec![newer], success: Vec::new(), failure: vec![Act::Put(put).into()] };
-            let done: TxnDone = core.wire.call("/etcdserverpb.KV/Txn", txn).await?;
+            let done: TxnDone = core.wire.call(TXN, txn).await?;
             if done.succeeded {
                 let stale =
                     format!("token {token} is older than one that was here: its holder has lost the lock since");

@@ -12,12 +12,11 @@ use crate::backend::etcd::hub::{Heard, Range as Watched, Watching};
 use crate::backend::etcd::line::{Line, Member, Sight};
 use crate::backend::etcd::message::{Act, Came, KeyValue, LeaseLives, LeaseTimeToLive, Range, Ranged, Txn, TxnDone};
 use crate::backend::etcd::names;
-use crate::backend::etcd::verbs::whole;
+use crate::backend::etcd::verbs::{RANGE, TXN, whole};
 use crate::backend::{EntryId, KeyView, Page, Query};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 
-const RANGE: &str = "/etcdserverpb.KV/Range";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 
 /// How many entries are read at a time, so that no answer keeps the server from everybody else.
@@ -93,7 +92,7 @@ impl Core {
             Range { key: wishes.clone(), range_end: names::behind(&wishes), keys_only: true, ..Range::default() };
         let success = vec![Act::Range(whole(&line)).into(), Act::Range(wished).into()];
         let both = Txn { compare: Vec::new(), success, failure: Vec::new() };
-        let done: TxnDone = self.wire.read("/etcdserverpb.KV/Txn", both).await?;
+        let done: TxnDone = self.wire.read(TXN, both).await?;
         let mut answers = done.outcomes.into_iter().map(|outcome| outcome.came);
         let (Some(Some(Came::Ranged(found))), Some(Some(Came::Ranged(wished)))) = (answers.next(), answers.next())
         else {

@@ -1,34 +1,30 @@
 //! Entering, looking, leaving: each one transaction where nobody is in the way.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::AcqRel;
+use std::time::Duration;
 
-use futures_util::future::{Either, join, select};
-use std::pin::pin;
+use futures_util::future::join;
 
 use crate::backend::etcd::core::Core;
-use crate::backend::etcd::hub::{Heard, Range as Watched};
-use crate::backend::etcd::line::{Blocker, Line, Member, Stand, count};
+use crate::backend::etcd::line::{Line, Member, Sight, Stand, count};
 use crate::backend::etcd::message::{
     Act, Came, Compare, Delete, Operand, Put, Range, Ranged, Relation, SortOrder, SortTarget, Target, Txn, TxnDone,
 };
 use crate::backend::etcd::names::{self, Label};
 use crate::backend::etcd::roster::Own;
-use crate::backend::{
-    Annotation, Asked, Departure, EntryId, Lease, LeaseId, Note, Patience, Place, Request, Standing, Version,
-};
+use crate::backend::{Annotation, Asked, Departure, Lease, LeaseId, Note, Patience, Place, Request, Standing, Version};
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::{FencingToken, Ticket};
+use crate::key::Key;
 use crate::queue;
-use std::time::Duration;
 
-const TXN: &str = "/etcdserverpb.KV/Txn";
-const RANGE: &str = "/etcdserverpb.KV/Range";
+pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
+pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
 
-/// How often somebody may come in between whoever tries to join a line without waiting, before it is told to come back.
-const OVERTAKEN_MAX: usize = 16;
+/// How often others may come in between whoever looks whether there is room and whoever takes it.
+const OVERTAKEN_MAX: usize = 3;
 
 /// That there is no key at all from `from` up to `to`.
 fn nothing_in(from: Vec<u8>, to: Vec<u8>) -> Compare {
@@ -150,7 +146,7 @@ impl Core {
     }
 
     /// Believes in an entry no further than its session reaches.
-    fn standing(self: &Arc<Self>, own: &Own, stand: &Stand, revision: i64, asked_at: Moment) -> Standing {
+    pub(super) fn standing(self: &Arc<Self>, own: &Own, stand: &Stand, revision: i64, asked_at: Moment) -> Standing {
         let entry = own.place.entry;
         self.roster.stands(entry, stand, revision);
         let ttl = own.session.left(asked_at);
@@ -218,7 +214,8 @@ impl Core {
         }
     }
 
-    /// Joins a line only if it can hold at once. One trip if nobody is there, and one more where it can share.
+    /// Joins a line only if it can hold at once. One trip if nobody is there, and one more where it can share; a few more in a
+    /// crowd of others who can.
     async fn join_if_free(&self, request: &Request, own: &Own, line: &[u8]) -> Result<Joined> {
         let place = &own.place;
         let mut compare = nothing_in(line.to_vec(), names::behind(line));
@@ -239,18 +236,26 @@ impl Core {
                 capacity.admits(request.claim, &place.key)?;
             }
             if !found.has_room_for(request.claim) {
-                let (wished, lease_left) = (&[][..], &|_| None);
-                let sight = crate::backend::etcd::line::Sight { wall_ms: self.wall_ms(), lease_left, wished };
-                let held_by = found.view(&place.key, line, &sight).holders;
-                return Ok(Joined::Refused(Standing::Refused {
-                    held_by,
-                    recheck_in: queue::recheck_in(1, Duration::MAX),
-                }));
+                return Ok(Joined::Refused(self.refusal(&found, &place.key, line)));
             }
             // Whoever leaves meanwhile makes more room, and whoever comes meanwhile is counted anew.
             compare = nobody_new_in(line.to_vec(), names::behind(line), revision);
         }
-        Err(Error::new(ErrorKind::Unreachable, "others come in between every time").at(&place.key))
+        // In the crowd, whoever wants to be sure of its place has to take one.
+        let joined = self.queue_up(request, own, line).await?;
+        if let Joined::Stands(Stand::Waiting { .. }, _) = joined {
+            // Whatever keeps it from leaving, there is something to leave.
+            self.leave(place).await.map_err(Error::with_unknown_fate)?;
+            let found = Line::of(line, self.wire.read(RANGE, whole(line)).await?);
+            return Ok(Joined::Refused(self.refusal(&found, &place.key, line)));
+        }
+        Ok(joined)
+    }
+
+    fn refusal(&self, found: &Line, key: &Key, line: &[u8]) -> Standing {
+        let sight = Sight { wall_ms: self.wall_ms(), lease_left: &|_| None, wished: &[] };
+        let held_by = found.view(key, line, &sight).holders;
+        Standing::Refused { held_by, recheck_in: queue::recheck_in(1, Duration::MAX) }
     }
 
     /// Where an entry of ours stands. One trip.
@@ -280,49 +285,6 @@ impl Core {
         let found = Line::of(&line, answer);
         let at = found.members.iter().position(|member| member.key == *own.key);
         Ok((at.map_or(Stand::Gone, |at| found.stand(at)), revision))
-    }
-
-    /// Resolves when our standing may differ. Then it is looked at: our own entry may have gone as well.
-    pub(super) async fn changed(self: &Arc<Self>, place: &Place) -> Result<Option<Standing>> {
-        loop {
-            let Some(own) = self.roster.get(place.entry) else { return Ok(Some(gone())) };
-            self.watch_now(&own);
-            if let Some((blocker, revision)) = &own.waits {
-                match select(pin!(own.fate.gone()), pin!(self.out_of_the_way(&own, blocker, *revision))).await {
-                    Either::Left(_) => return Ok(Some(gone())),
-                    Either::Right((waited, _)) => waited?,
-                }
-            }
-            let (core, looking, asked_at) = (self.clone(), own.clone(), self.wire.timer.now());
-            let (stand, revision) = self.io.run(async move { core.look(&looking, false).await }).await?;
-            match self.standing(&own, &stand, revision, asked_at) {
-                Standing::Waiting { .. } => {}
-                standing => return Ok(Some(standing)),
-            }
-        }
-    }
-
-    /// Resolves when nothing that we know of is in the way any more.
-    async fn out_of_the_way(self: &Arc<Self>, own: &Own, blocker: &Blocker, revision: i64) -> Result<()> {
-        let (key, end) = match blocker {
-            Blocker::Entry(key) => (key.clone(), Vec::new()),
-            Blocker::Weights { .. } => {
-                let line = names::line(&own.place.key);
-                let end = names::behind(&line);
-                (line, end)
-            }
-        };
-        let mut blocker = blocker.clone();
-        let (_watching, mut news) = self.hub.listen(Watched { key, end, departures_only: true }, revision + 1);
-        while let Some(heard) = news.recv().await {
-            match heard {
-                Heard::Gone(key, _) if blocker.leaves(&key) => return Ok(()),
-                Heard::Gone(..) | Heard::Put(_) => {}
-                Heard::Gap => return Ok(()),
-                Heard::Broken(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// Leaves a line, or takes somebody else out of it. One trip for an entry of ours, two for another.
@@ -399,61 +361,6 @@ impl Core {
         let (compare, success) = (vec![created_at(&*own.key, ticket)], vec![Act::Put(put).into()]);
         let done: TxnDone = self.wire.call(TXN, Txn { compare, success, failure: Vec::new() }).await?;
         Ok(if done.succeeded { Annotation::Written } else { Annotation::NotHolding })
-    }
-
-    /// Watches an entry of ours from where it was made, unless it is being watched.
-    pub(super) fn watch_now(self: &Arc<Self>, own: &Own) {
-        if let Some(ticket) = own.ticket
-            && !own.fate.watched.swap(true, AcqRel)
-        {
-            self.watch_from(own, ticket + 1);
-        }
-    }
-
-    /// Hears that an entry of ours is gone or wanted, from that revision on.
-    fn watch_from(self: &Arc<Self>, own: &Own, from: i64) {
-        let entry = own.place.entry;
-        let watch = |key: Vec<u8>, heard: fn(&Arc<Self>, EntryId, Heard)| {
-            let core = Arc::downgrade(self);
-            let sink = move |news| {
-                if let Some(core) = core.upgrade() {
-                    heard(&core, entry, news);
-                }
-            };
-            self.hub.watch(Watched { key, end: Vec::new(), departures_only: false }, from, Arc::new(sink))
-        };
-        let own_key = watch(own.key.to_vec(), |core, entry, news| match news {
-            Heard::Gone(..) => core.roster.is_gone(entry),
-            Heard::Gap => {
-                let missed = core.clone();
-                core.io.spawn(async move { missed.look_after(entry).await });
-            }
-            Heard::Put(_) | Heard::Broken(_) => {}
-        });
-        let wish = watch(names::wish(&own.place.key, entry), |core, entry, news| {
-            if let Heard::Put(_) = news {
-                core.roster.is_wanted(entry);
-            }
-        });
-        self.roster.watch(entry, [own_key, wish]);
-    }
-
-    /// A watch has missed what happened to an entry of ours: looks what has become of it, and watches it from there.
-    async fn look_after(self: &Arc<Self>, entry: EntryId) {
-        let Some(own) = self.roster.get(entry) else { return };
-        let wish = Range { key: names::wish(&own.place.key, entry), ..Range::default() };
-        let (looked, wish) = join(self.look(&own, false), self.wire.read::<_, Ranged>(RANGE, wish)).await;
-        if wish.is_ok_and(|wish| wish.count > 0) {
-            self.roster.is_wanted(entry);
-        }
-        match looked {
-            Ok((Stand::Gone, _)) => self.roster.is_gone(entry),
-            Ok((_, revision)) => self.watch_from(&own, revision + 1),
-            // A renewal still tells of the session, and leaving of the entry.
-            Err(error) => {
-                tracing::warn!(target: "leasehold::etcd", key = %own.place.key, %error, "not watched any more");
-            }
-        }
     }
 }
 

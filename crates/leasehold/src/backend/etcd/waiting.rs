@@ -1,0 +1,117 @@
+//! Waiting for what is in the way, and hearing of what happens to our own entries.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::AcqRel;
+
+use futures_util::future::{Either, join, select};
+
+use crate::backend::etcd::core::Core;
+use crate::backend::etcd::hub::{Heard, Range as Watched};
+use crate::backend::etcd::line::{Blocker, Stand};
+use crate::backend::etcd::message::{Range, Ranged};
+use crate::backend::etcd::names;
+use crate::backend::etcd::roster::Own;
+use crate::backend::etcd::verbs::{RANGE, gone};
+use crate::backend::{EntryId, Place, Standing};
+use crate::error::Result;
+
+impl Core {
+    /// Resolves when our standing may differ. Then it is looked at: our own entry may have gone as well.
+    pub(super) async fn changed(self: &Arc<Self>, place: &Place) -> Result<Option<Standing>> {
+        loop {
+            let Some(own) = self.roster.get(place.entry) else { return Ok(Some(gone())) };
+            self.watch_now(&own);
+            if let Some((blocker, revision)) = &own.waits {
+                match select(pin!(own.fate.gone()), pin!(self.out_of_the_way(&own, blocker, *revision))).await {
+                    Either::Left(_) => return Ok(Some(gone())),
+                    Either::Right((waited, _)) => waited?,
+                }
+            }
+            let (core, looking, asked_at) = (self.clone(), own.clone(), self.wire.timer.now());
+            let (stand, revision) = self.io.run(async move { core.look(&looking, false).await }).await?;
+            match self.standing(&own, &stand, revision, asked_at) {
+                Standing::Waiting { .. } => {}
+                standing => return Ok(Some(standing)),
+            }
+        }
+    }
+
+    /// Resolves when nothing that we know of is in the way any more.
+    async fn out_of_the_way(self: &Arc<Self>, own: &Own, blocker: &Blocker, revision: i64) -> Result<()> {
+        let (key, end) = match blocker {
+            Blocker::Entry(key) => (key.clone(), Vec::new()),
+            Blocker::Weights { .. } => {
+                let line = names::line(&own.place.key);
+                let end = names::behind(&line);
+                (line, end)
+            }
+        };
+        let mut blocker = blocker.clone();
+        let (_watching, mut news) = self.hub.listen(Watched { key, end, departures_only: true }, revision + 1);
+        while let Some(heard) = news.recv().await {
+            match heard {
+                Heard::Gone(key, _) if blocker.leaves(&key) => return Ok(()),
+                Heard::Gone(..) | Heard::Put(_) => {}
+                Heard::Gap => return Ok(()),
+                Heard::Broken(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches an entry of ours from where it was made, unless it is being watched.
+    pub(super) fn watch_now(self: &Arc<Self>, own: &Own) {
+        if let Some(ticket) = own.ticket
+            && !own.fate.watched.swap(true, AcqRel)
+        {
+            self.watch_from(own, ticket + 1);
+        }
+    }
+
+    /// Hears that an entry of ours is gone or wanted, from that revision on.
+    fn watch_from(self: &Arc<Self>, own: &Own, from: i64) {
+        let entry = own.place.entry;
+        let watch = |key: Vec<u8>, heard: fn(&Arc<Self>, EntryId, Heard)| {
+            let core = Arc::downgrade(self);
+            let sink = move |news| {
+                if let Some(core) = core.upgrade() {
+                    heard(&core, entry, news);
+                }
+            };
+            self.hub.watch(Watched { key, end: Vec::new(), departures_only: false }, from, Arc::new(sink))
+        };
+        let own_key = watch(own.key.to_vec(), |core, entry, news| match news {
+            Heard::Gone(..) => core.roster.is_gone(entry),
+            Heard::Gap => {
+                let missed = core.clone();
+                core.io.spawn(async move { missed.look_after(entry).await });
+            }
+            Heard::Put(_) | Heard::Broken(_) => {}
+        });
+        let wish = watch(names::wish(&own.place.key, entry), |core, entry, news| {
+            if let Heard::Put(_) = news {
+                core.roster.is_wanted(entry);
+            }
+        });
+        self.roster.watch(entry, [own_key, wish]);
+    }
+
+    /// A watch has missed what happened to an entry of ours: looks what has become of it, and watches it from there.
+    async fn look_after(self: &Arc<Self>, entry: EntryId) {
+        let Some(own) = self.roster.get(entry) else { return };
+        let wish = Range { key: names::wish(&own.place.key, entry), ..Range::default() };
+        let (looked, wish) = join(self.look(&own, false), self.wire.read::<_, Ranged>(RANGE, wish)).await;
+        if wish.is_ok_and(|wish| wish.count > 0) {
+            self.roster.is_wanted(entry);
+        }
+        match looked {
+            Ok((Stand::Gone, _)) => self.roster.is_gone(entry),
+            Ok((_, revision)) => self.watch_from(&own, revision + 1),
+            // A renewal still tells of the session, and leaving of the entry.
+            Err(error) => {
+                tracing::warn!(target: "leasehold::etcd", key = %own.place.key, %error, "not watched any more");
+            }
+        }
+    }
+}

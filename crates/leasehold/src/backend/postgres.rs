@@ -1,0 +1,409 @@
+//! The store on PostgreSQL: fair, pushed, fenced, and without any state of a session, so that a pooler may be in between.
+//!
+//! Every verb is one statement, which calls a function of ours on the server: it happens entirely or not at all, on the
+//! server's own clock, and commits once. Trips: one to enter, one to leave, none for the waiter that a departure hands over
+//! to, one for a thousand renewals.
+
+mod address;
+mod checkup;
+mod fault;
+mod hub;
+mod link;
+mod listening;
+mod pool;
+mod reply;
+mod schema;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
+use tokio::sync::broadcast;
+use tokio_postgres::Row;
+
+use crate::backend::io::IoThread;
+use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
+use crate::backend::sql::{LINE_MAX, client_id, columns, micros};
+use crate::backend::{
+    Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
+    Patience, Place, Query, Renewal, Request, Standing, Version,
+};
+use crate::clock::{Clock, Timer};
+use crate::error::Result;
+use crate::key::Key;
+use crate::sync::locked;
+
+use hub::{Heard, Hub};
+use link::Value;
+use listening::{Ear, Seat};
+use pool::Pool;
+use schema::Schema;
+
+pub use address::Builder;
+
+/// The most leases in one statement: so many rows are locked at a time, for a few milliseconds.
+const RENEWED_TOGETHER_MAX: usize = 1000;
+
+/// Lines kept in tables of a PostgreSQL database.
+pub struct Postgres {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    io: IoThread,
+    pool: Arc<Pool>,
+    hub: Arc<Hub>,
+    seat: Seat,
+    statements: Statements,
+    /// Numbers watches.
+    watches: AtomicU64,
+}
+
+/// What is asked, with the schema's name in it.
+struct Statements {
+    enter: String,
+    leave: String,
+    renew: String,
+    ask_to_yield: String,
+    annotate: String,
+    inspect: String,
+    list: String,
+    watch: String,
+    unwatch: String,
+}
+
+impl Postgres {
+    /// Connects to the database that `url` names. See [`Postgres::builder`] for the URLs.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url)?.connect().await
+    }
+
+    /// Settings for a connection to `postgres://user:password@host:5432/database`; everything but a host may be left out.
+    /// Several hosts, as in `postgres://db-1,db-2/shop`, are asked in turn for the one that can be written to.
+    ///
+    /// Options behind a `?`: `schema=locks` keeps the tables in that schema rather than in `leasehold`; `connections=8` lets
+    /// so many connections carry requests; `sslmode=verify-full` encrypts the connection (feature `tls`), and `ca`, `cert`
+    /// and `key` name PEM files for that.
+    pub fn builder(url: &str) -> Result<Builder> {
+        Builder::parse(url)
+    }
+
+    /// The statements that make the tables and functions in that schema, for somebody to apply who may.
+    ///
+    /// ```
+    /// let statements = leasehold::backend::postgres::Postgres::schema("leasehold").unwrap();
+    /// assert!(statements.contains("CREATE TABLE"));
+    /// ```
+    pub fn schema(name: &str) -> Result<String> {
+        Ok(Schema::new(name)?.tables())
+    }
+
+    async fn open(builder: Builder) -> Result<Self> {
+        let Builder { name, settings } = builder;
+        let statements = Statements::in_schema(|statement| settings.schema.named(statement));
+        let pool = Arc::new(Pool::new(Arc::new(settings)));
+        let hub = Arc::new(Hub::new(client_id()));
+        let io = IoThread::start("leasehold-postgres")?;
+        // On the heap, or whoever awaits a connection would carry all of this.
+        let seat = io.run(Box::pin(Ear::start(pool.clone(), hub.clone()))).await?;
+        let shared = Shared { name, io, pool, hub, seat, statements, watches: AtomicU64::new(0) };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Statements {
+    fn in_schema(named: impl Fn(&str) -> String) -> Self {
+        Self {
+            enter: named(
+                "SELECT * FROM leasehold.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+            ),
+            leave: named("SELECT leasehold.leave($1, $2, $3, $4)"),
+            renew: named("SELECT * FROM leasehold.renew($1, $2)"),
+            ask_to_yield: named("SELECT leasehold.ask_to_yield($1, $2, $3)"),
+            annotate: named("SELECT leasehold.annotate($1, $2, $3, $4)"),
+            inspect: named("SELECT leasehold.inspect($1, $2)"),
+            list: named("SELECT * FROM leasehold.list($1, $2, $3)"),
+            watch: named("SELECT leasehold.watch($1, $2, $3, $4)"),
+            unwatch: named("SELECT leasehold.unwatch($1, $2, $3)"),
+        }
+    }
+}
+
+impl Shared {
+    /// One statement, done to its end once begun.
+    async fn ask(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
+        let (pool, statement) = (self.pool.clone(), statement.to_owned());
+        self.io.run(async move { pool.ask(&statement, &values).await }).await
+    }
+
+    /// Extends so many leases on the connection that listens, if there is one.
+    async fn renew(&self, leases: &[Lease]) -> Result<Vec<Row>> {
+        let places = leases.iter().map(|lease| {
+            let LeaseId::Entry(place) = &lease.id;
+            place.entry.0.to_be_bytes().to_vec()
+        });
+        let ttls = leases.iter().map(|lease| micros(lease.ttl)).collect();
+        let values = vec![Value::ManyBytes(places.collect()), Value::Numbers(ttls)];
+        let (pool, seat, statement) = (self.pool.clone(), locked(&self.seat).clone(), self.statements.renew.clone());
+        self.io
+            .run(async move {
+                if let Some(link) = seat.filter(|link| link.is_open()) {
+                    match link.ask(&statement, &values).await {
+                        Err(complaint) if complaint.is_collision() => {}
+                        answer => return answer.map_err(|complaint| complaint.error()),
+                    }
+                }
+                pool.ask(&statement, &values).await
+            })
+            .await
+    }
+
+    async fn look(&self, key: &Key) -> Result<KeyView> {
+        let rows = self.ask(&self.statements.inspect, key_values(key)).await?;
+        reply::line(key, &reply::column::<String>(reply::only(&rows)?, "inspect")?)
+    }
+}
+
+/// A key as the first two values of a statement.
+fn key_values(key: &Key) -> Vec<Value> {
+    vec![Value::text(key.namespace().as_str()), Value::bytes(key.name())]
+}
+
+/// A place as the first three values of a statement.
+fn place_values(place: &Place) -> Vec<Value> {
+    let mut values = key_values(&place.key);
+    values.push(Value::bytes(&place.entry.0.to_be_bytes()));
+    values
+}
+
+impl Backend for Postgres {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { pushes: self.shared.hub.hears(), ..Capabilities::all() }
+    }
+
+    fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
+        Box::pin(async {
+            let (shared, hub) = (&self.shared, &self.shared.hub);
+            let Request { place, claim, patience, terms, note, returns } = request;
+            let queues = *patience == Patience::Queue;
+            if queues {
+                hub.waiters.expect(place.entry, *claim);
+            }
+            let (weight, capacity) = columns(*claim);
+            let mut values = place_values(place);
+            values.extend([
+                Value::text(&hub.client),
+                Value::Flag(hub.hears()),
+                Value::Number(weight),
+                Value::Number(capacity),
+                Value::Flag(queues),
+                Value::Flag(*returns),
+                Value::Number(micros(terms.holding)),
+                Value::Number(micros(terms.waiting)),
+                Value::bytes(note.owner.as_bytes()),
+                Value::bytes(note.host.as_bytes()),
+                Value::Number(note.pid.into()),
+                Value::Bytes(note.value.as_deref().map(Into::into)),
+                Value::Number(LINE_MAX),
+            ]);
+            let rows = shared.ask(&shared.statements.enter, values).await;
+            let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request, !hub.hears()));
+            match &standing {
+                Ok(Standing::Waiting { .. }) => hub.waiters.is_in_line(place.entry),
+                _ if !returns => hub.waiters.forget(place.entry),
+                _ => {}
+            }
+            standing
+        })
+    }
+
+    fn changed<'a>(&'a self, place: &'a Place, _seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>> {
+        Box::pin(async { Ok(self.shared.hub.waiters.changed(place).await) })
+    }
+
+    fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
+        Box::pin(async {
+            self.shared.hub.waiters.forget(place.entry);
+            let mut values = place_values(place);
+            values.push(Value::text(&self.shared.hub.client));
+            let rows = self.shared.ask(&self.shared.statements.leave, values).await?;
+            reply::departure(reply::only(&rows)?)
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {
+        Box::pin(async {
+            let mut renewals = Vec::with_capacity(leases.len());
+            for batch in leases.chunks(RENEWED_TOGETHER_MAX) {
+                let renewed = self.shared.renew(batch).await.and_then(|rows| reply::renewed(&rows));
+                renewals.extend(batch.iter().map(|lease| reply::renewal(&renewed, lease)));
+            }
+            Ok(renewals)
+        })
+    }
+
+    fn ask_to_yield<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Asked>> {
+        Box::pin(async {
+            let rows = self.shared.ask(&self.shared.statements.ask_to_yield, place_values(place)).await?;
+            let told: bool = reply::column(reply::only(&rows)?, "ask_to_yield")?;
+            Ok(if told { Asked::Told } else { Asked::NotThere })
+        })
+    }
+
+    fn notices(&self) -> BoxStream<'static, Notice> {
+        self.shared.hub.notices.follow()
+    }
+
+    fn liveness(&self) -> Option<OwnedFd> {
+        None
+    }
+
+    fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {
+        Box::pin(async {
+            let mut values = place_values(place);
+            values.push(Value::Bytes(note.value.as_deref().map(Into::into)));
+            let rows = self.shared.ask(&self.shared.statements.annotate, values).await?;
+            let written: bool = reply::column(reply::only(&rows)?, "annotate")?;
+            Ok(if written { Annotation::Written } else { Annotation::NotHolding })
+        })
+    }
+
+    fn inspect<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Page<KeyView>>> {
+        Box::pin(async {
+            if let Some(key) = &query.key {
+                let view = self.shared.look(key).await?;
+                return Ok(Page { items: Vec::from_iter(view.capacity.is_some().then_some(view)), next: None });
+            }
+            let after = query.after.as_ref().map_or(&b""[..], Key::name);
+            let one_more = i64::try_from(query.keys_max.saturating_add(1)).unwrap_or(i64::MAX);
+            let values = vec![Value::text(query.namespace.as_str()), Value::bytes(after), Value::Number(one_more)];
+            let rows = self.shared.ask(&self.shared.statements.list, values).await?;
+            let lines = rows.iter().map(|row| {
+                let key = Key::new(&query.namespace, reply::column::<Vec<u8>>(row, "name")?)?;
+                reply::line(&key, &reply::column::<String>(row, "line")?)
+            });
+            let mut views = lines.collect::<Result<Vec<_>>>()?;
+            let next = (views.len() > query.keys_max).then(|| views[query.keys_max.max(1) - 1].key.clone());
+            views.truncate(query.keys_max);
+            views.retain(|view| view.capacity.is_some());
+            Ok(Page { items: views, next })
+        })
+    }
+
+    fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
+        let shared = self.shared.clone();
+        let news = shared.hub.follow(key);
+        let follower = Follower { shared, key: key.clone(), news, watch: Watch::NotBegun, sight: Sight::default() };
+        Box::pin(stream::unfold(Some(follower), async |follower| {
+            let mut follower = follower?;
+            match follower.next().await {
+                Ok(view) => Some((Ok(view), Some(follower))),
+                Err(error) => Some((Err(error), None)),
+            }
+        }))
+    }
+
+    fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async {
+            let (pool, hears) = (self.shared.pool.clone(), self.shared.hub.hears());
+            self.shared.io.run(async move { checkup::look(&pool, hears).await }).await
+        })
+    }
+}
+
+/// Hears the states of one key, one after the other. Dropping it stops following.
+struct Follower {
+    shared: Arc<Shared>,
+    key: Key,
+    news: broadcast::Receiver<Heard>,
+    watch: Watch,
+    /// What was seen last, where nobody tells.
+    sight: Sight,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    NotBegun,
+    /// The answer of that watch is awaited: what is heard before it is old.
+    Begun(u64),
+    Follows,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Result<KeyView> {
+        if !self.shared.hub.hears() {
+            return self.look_until_changed().await;
+        }
+        loop {
+            if self.watch == Watch::NotBegun {
+                let watch = self.shared.watches.fetch_add(1, Relaxed);
+                let mut values = key_values(&self.key);
+                values.extend([Value::text(&self.shared.hub.client), Value::Text(watch.to_string())]);
+                self.shared.ask(&self.shared.statements.watch, values).await?;
+                self.watch = Watch::Begun(watch);
+            }
+            // One that fell behind has missed something.
+            match self.news.recv().await.unwrap_or(Heard::Gap) {
+                Heard::Began(watch, view) if self.watch == Watch::Begun(watch) => {
+                    self.watch = Watch::Follows;
+                    return Ok(view);
+                }
+                Heard::Changed(view) if self.watch == Watch::Follows => return Ok(view),
+                Heard::Gap => self.watch = Watch::NotBegun,
+                Heard::Began(..) | Heard::Changed(_) => {}
+            }
+        }
+    }
+
+    /// The next state that differs from the last, as far as it lasts long enough to be seen.
+    async fn look_until_changed(&mut self) -> Result<KeyView> {
+        loop {
+            let view = self.shared.look(&self.key).await?;
+            if self.sight.is_news(&view) {
+                return Ok(view);
+            }
+            let pause = async {
+                Timer::on_callers_runtime(Clock::boot()).sleep(FOLLOW_EVERY).await;
+                Ok(())
+            };
+            self.shared.io.run(pause).await?;
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if self.shared.hub.part(&self.key) {
+            let (pool, hub, key) = (self.shared.pool.clone(), self.shared.hub.clone(), self.key.clone());
+            let mut values = key_values(&key);
+            values.push(Value::text(&hub.client));
+            let statement = self.shared.statements.unwatch.clone();
+            self.shared.io.start_work(async move {
+                // Somebody here may have begun to follow it again meanwhile. Otherwise it lapses by itself.
+                if !hub.follows(&key) {
+                    let _ = pool.ask(&statement, &values).await;
+                }
+            });
+        }
+    }
+}
+
+impl fmt::Display for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shared.name)
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("store", &self.shared.name).finish_non_exhaustive()
+    }
+}

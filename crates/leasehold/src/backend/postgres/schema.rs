@@ -1,0 +1,136 @@
+//! The tables: made on first use, refused when newer than this program.
+
+use std::fmt;
+
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+
+use super::fault;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What this program writes. A schema with a larger number was made by a newer one.
+const VERSION: i32 = 1;
+
+const TABLES: &str = include_str!("schema.sql");
+
+/// Who makes or migrates the tables has this lock until it commits.
+const DOOR: i64 = 0x4c65_6173_6568_6f6c;
+
+/// PostgreSQL cuts longer names off.
+const NAME_BYTES_MAX: usize = 63;
+
+/// The schema that the tables are in. Its name is put into statements, so it has nothing in it that could end one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Schema(String);
+
+impl Schema {
+    pub(super) const DEFAULT: &'static str = "leasehold";
+
+    pub(super) fn new(name: &str) -> Result<Self> {
+        let ordinary = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(ordinary) {
+            let why = format!("must be 1 to {NAME_BYTES_MAX} of a to z, 0 to 9 and _");
+            return Err(Error::option("schema", why));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// That text with our schema in place of the default one.
+    pub(super) fn named(&self, statement: &str) -> String {
+        statement
+            .replace("leasehold.", &format!("\"{}\".", self.0))
+            .replace("SCHEMA IF NOT EXISTS leasehold;", &format!("SCHEMA IF NOT EXISTS \"{}\";", self.0))
+    }
+
+    /// Everything that has to be there, as statements.
+    pub(super) fn tables(&self) -> String {
+        self.named(TABLES)
+    }
+
+    /// Looks whether the tables are there, and makes them otherwise. On a connection of its own: whatever happens in the
+    /// middle of it, the connection is not used again.
+    pub(super) async fn prepare(&self, client: &mut Client) -> Result<()> {
+        if self.is_there(client).await? {
+            return Ok(());
+        }
+        let failed = |error: tokio_postgres::Error| self.cannot_make(&error);
+        let transaction = client.transaction().await.map_err(failed)?;
+        // Several programs may come here at once: whoever is second finds the work done.
+        transaction.batch_execute(&format!("SELECT pg_advisory_xact_lock({DOOR})")).await.map_err(failed)?;
+        if self.version(transaction.client()).await?.is_none() {
+            transaction.batch_execute(&self.tables()).await.map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)
+    }
+
+    async fn is_there(&self, client: &Client) -> Result<bool> {
+        match self.version(client).await? {
+            None => Ok(false),
+            Some(VERSION) => Ok(true),
+            Some(other) => {
+                let why = format!(
+                    "the tables have layout {other}, and this program knows {VERSION} at most: use the newer program here too"
+                );
+                Err(Error::new(ErrorKind::Unusable, why))
+            }
+        }
+    }
+
+    /// The layout of the tables, if there are any.
+    pub(super) async fn version(&self, client: &Client) -> Result<Option<i32>> {
+        // Not by `to_regclass`: it may remember that there was none before we waited for whoever made it.
+        let there = "SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname = $1 AND c.relname = 'store'";
+        let asked = client.query_typed(there, &[(&self.0, Type::TEXT)]).await;
+        if asked.map_err(|error| fault::of_request(&error).with_no_effect())?.is_empty() {
+            return Ok(None);
+        }
+        let rows = client.query_typed(&self.named("SELECT version FROM leasehold.store"), &[]).await;
+        let rows = rows.map_err(|error| fault::of_request(&error).with_no_effect())?;
+        match rows.first() {
+            Some(row) => Ok(Some(row.try_get(0).map_err(|error| fault::of_request(&error))?)),
+            None => Ok(Some(0)),
+        }
+    }
+
+    fn cannot_make(&self, error: &tokio_postgres::Error) -> Error {
+        if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+            let why = format!(
+                "there are no tables in the schema {self}, and this user may not make them: have somebody who may apply \
+                 what `leasehold schema postgres` prints"
+            );
+            return Error::new(ErrorKind::Unusable, why);
+        }
+        fault::of_request(error).with_no_effect()
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_of_another_name_is_named_everywhere() {
+        let tables = Schema::new("locks_2").unwrap().tables();
+        assert!(tables.contains("CREATE SCHEMA IF NOT EXISTS \"locks_2\";"));
+        assert!(tables.contains("nextval('\"locks_2\".ticket')"));
+        let statements = tables.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let left: Vec<&str> =
+            statements.filter(|line| line.contains("leasehold") && !line.contains("'leasehold_'")).collect();
+        assert_eq!(left, [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_could_end_a_statement_is_refused() {
+        for name in ["", "a\"b", "a b", "a;b", "A", "ä", &"a".repeat(64)] {
+            assert!(Schema::new(name).unwrap_err().to_string().contains("schema"), "{name}");
+        }
+    }
+}

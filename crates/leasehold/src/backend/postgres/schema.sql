@@ -1,0 +1,392 @@
+-- What leasehold keeps in PostgreSQL: lines of entries, one for each key that somebody holds or waits for.
+-- Everything is in one schema and goes with it: DROP SCHEMA leasehold CASCADE.
+
+CREATE SCHEMA IF NOT EXISTS leasehold;
+
+-- Which of these layouts it is, and when expired entries were last looked for.
+CREATE TABLE leasehold.store (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    version integer NOT NULL,
+    swept_at timestamptz NOT NULL DEFAULT '-infinity'
+);
+
+-- Tickets are fencing tokens: they must never repeat and grow in the order of grants. A sequence survives a crash with
+-- gaps only. It has no cache, because numbers of another session's cache would come out of order.
+CREATE SEQUENCE leasehold.ticket AS bigint CACHE 1;
+
+-- A place in line. Names, and what a holder says of itself, are bytes: any byte may be in them.
+--
+-- The line of a key is read in ticket order and no further than the first that does not hold, so that is the primary key:
+--   Index Scan using entry_pkey on entry  (Index Cond: ((namespace = $1) AND (name = $2)))
+-- and entries are renewed by their ids:
+--   Nested Loop -> Index Scan using entry_by_id on entry  (Index Cond: (entry = w.entry))
+-- Nothing that a renewal changes is in an index, so that it writes a new version of the row within its page and no more;
+-- the room for it is left by the fill factor.
+CREATE TABLE leasehold.entry (
+    namespace text COLLATE "C" NOT NULL,
+    name bytea NOT NULL,
+    ticket bigint NOT NULL,
+    entry bytea NOT NULL,
+    client text COLLATE "C" NOT NULL,
+    hears boolean NOT NULL,
+    weight bigint NOT NULL,
+    capacity bigint NOT NULL,
+    holds boolean NOT NULL,
+    yield_asked boolean NOT NULL DEFAULT false,
+    owner bytea NOT NULL,
+    host bytea NOT NULL,
+    pid bigint NOT NULL,
+    value bytea,
+    entered_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (namespace, name, ticket)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200);
+CREATE UNIQUE INDEX entry_by_id ON leasehold.entry (entry);
+
+-- Who follows a key, and wants to be told whenever its holders change. Told nobody, a commit need not queue for the one
+-- lock under which PostgreSQL puts notifications in order.
+CREATE TABLE leasehold.watcher (
+    namespace text COLLATE "C" NOT NULL,
+    name bytea NOT NULL,
+    client text COLLATE "C" NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (namespace, name, client)
+);
+CREATE INDEX watcher_by_client ON leasehold.watcher (client);
+
+-- The same for a person to read.
+CREATE VIEW leasehold.line AS
+SELECT namespace, encode(name, 'escape') AS name, ticket, holds, encode(owner, 'escape') AS owner,
+    encode(host, 'escape') AS host, pid, entered_at, expires_at, yield_asked, encode(entry, 'hex') AS entry
+FROM leasehold.entry
+ORDER BY namespace, entry.name, ticket;
+
+-- Nobody else changes this line until we commit. Returns the time, read once that is so.
+CREATE FUNCTION leasehold.lock_line(p_namespace text, p_name bytea) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+BEGIN
+    -- With a snapshot from before the lock we would decide by a line that has changed meanwhile.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the isolation level is %, and locks need read committed',
+            current_setting('transaction_isolation') USING ERRCODE = 'LH001';
+    END IF;
+    -- A token that is forgotten in a crash would be handed out again.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 1281583153));
+    RETURN clock_timestamp();
+END $$;
+
+-- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over
+-- as far as the first that does not fit, lets the rest hold whose turn has come, and tells them. Returns what the line has
+-- to give (null if nobody is in it), how much of that is left to whoever comes next (negative if somebody waits), how many
+-- hold, when the first of their leases ends, and whether anything changed.
+CREATE FUNCTION leasehold.settle(p_namespace text, p_name bytea, p_now timestamptz,
+    OUT capacity bigint, OUT room bigint, OUT holders bigint, OUT soonest timestamptz, OUT changed boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_next record;
+BEGIN
+    holders := 0;
+    changed := false;
+    FOR v_next IN
+        SELECT e.entry, e.ticket, e.client, e.hears, e.weight, e.capacity, e.holds, e.expires_at
+        FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket
+    LOOP
+        IF v_next.expires_at <= p_now THEN
+            -- Unless it was renewed since.
+            DELETE FROM leasehold.entry e WHERE e.entry = v_next.entry AND e.expires_at <= p_now;
+            IF FOUND THEN
+                changed := true;
+                CONTINUE;
+            END IF;
+        END IF;
+        capacity := coalesce(capacity, v_next.capacity);
+        room := coalesce(room, capacity) - v_next.weight;
+        EXIT WHEN room < 0;
+        holders := holders + 1;
+        soonest := least(soonest, v_next.expires_at);
+        IF NOT v_next.holds THEN
+            UPDATE leasehold.entry e SET holds = true WHERE e.entry = v_next.entry;
+            changed := true;
+            IF v_next.hears THEN
+                PERFORM pg_notify('leasehold_' || v_next.client,
+                    'g ' || encode(v_next.entry, 'hex') || ' ' || v_next.ticket);
+            END IF;
+        END IF;
+    END LOOP;
+END $$;
+
+-- A line as text, one entry a line, for whoever is told of it. Only those who hold, or everybody.
+CREATE FUNCTION leasehold.show(p_namespace text, p_name bytea, p_now timestamptz, p_all boolean) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(string_agg(concat_ws(' ', e.ticket, encode(e.entry, 'hex'), e.weight, e.capacity, e.holds::int,
+        e.yield_asked::int, 'x' || encode(e.owner, 'hex'), 'x' || encode(e.host, 'hex'), e.pid,
+        coalesce('x' || encode(e.value, 'hex'), '-'),
+        (extract(epoch FROM p_now - e.entered_at) * 1000000)::bigint,
+        (extract(epoch FROM e.expires_at - p_now) * 1000000)::bigint), E'\n' ORDER BY e.ticket), '')
+    FROM leasehold.entry e
+    WHERE e.namespace = p_namespace AND e.name = p_name AND (e.holds OR p_all AND e.expires_at > p_now)
+$$;
+
+-- Tells one client who holds a key, in a message that begins with that word. A message has 8000 bytes at most: if that is
+-- too little, the client is told to look.
+CREATE FUNCTION leasehold.tell(p_client text, p_word text, p_namespace text, p_name bytea, p_line text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_place text := ' n' || p_namespace || ' x' || encode(p_name, 'hex');
+BEGIN
+    IF octet_length(p_word) + octet_length(v_place) + octet_length(p_line) < 7900 THEN
+        PERFORM pg_notify('leasehold_' || p_client, p_word || v_place || E'\n' || p_line);
+    ELSE
+        PERFORM pg_notify('leasehold_' || p_client, 'l' || v_place);
+    END IF;
+END $$;
+
+-- Tells everybody who follows a key who holds it now.
+CREATE FUNCTION leasehold.publish(p_namespace text, p_name bytea, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_client text;
+    v_line text;
+BEGIN
+    FOR v_client IN
+        SELECT w.client FROM leasehold.watcher w
+        WHERE w.namespace = p_namespace AND w.name = p_name AND w.expires_at > p_now
+    LOOP
+        v_line := coalesce(v_line, leasehold.show(p_namespace, p_name, p_now, false));
+        PERFORM leasehold.tell(v_client, 's', p_namespace, p_name, v_line);
+    END LOOP;
+END $$;
+
+-- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
+CREATE FUNCTION leasehold.enter(p_namespace text, p_name bytea, p_entry bytea, p_client text, p_hears boolean,
+    p_weight bigint, p_capacity bigint, p_queues boolean, p_returns boolean, p_holding_us bigint, p_waiting_us bigint,
+    p_owner bytea, p_host bytea, p_pid bigint, p_value bytea, p_line_max bigint,
+    OUT standing text, OUT ticket bigint, OUT ahead bigint, OUT holders bigint, OUT soonest_us bigint,
+    OUT capacity bigint, OUT line text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
+    v_line record;
+    v_holds boolean;
+    v_fits boolean;
+BEGIN
+    SELECT * INTO v_line FROM leasehold.settle(p_namespace, p_name, v_now);
+    capacity := v_line.capacity;
+    holders := v_line.holders;
+    -- Nobody is in line, so we are not.
+    IF v_line.capacity IS NOT NULL OR p_returns THEN
+        UPDATE leasehold.entry e SET expires_at = greatest(e.expires_at, v_now
+            + CASE WHEN e.holds THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
+        WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name AND e.expires_at > v_now
+        RETURNING e.ticket, e.holds INTO ticket, v_holds;
+    END IF;
+    IF ticket IS NULL THEN
+        v_fits := v_line.capacity IS NULL OR v_line.capacity = p_capacity AND v_line.room >= p_weight;
+        standing := CASE
+            WHEN p_returns THEN 'gone'
+            WHEN v_line.capacity <> p_capacity THEN 'mismatch'
+            WHEN NOT v_fits AND NOT p_queues THEN 'refused'
+        END;
+        IF standing IS NULL AND NOT v_fits THEN
+            SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
+            WHERE e.namespace = p_namespace AND e.name = p_name;
+            standing := CASE WHEN ahead >= p_line_max THEN 'full' END;
+        END IF;
+        IF standing IS NULL THEN
+            -- One of this id that has expired, and nobody has taken out yet.
+            IF v_line.room < 0 THEN
+                DELETE FROM leasehold.entry e WHERE e.entry = p_entry;
+            END IF;
+            v_holds := v_fits;
+            INSERT INTO leasehold.entry AS e (namespace, name, ticket, entry, client, hears, weight, capacity, holds,
+                owner, host, pid, value, entered_at, expires_at)
+            VALUES (p_namespace, p_name, nextval('leasehold.ticket'), p_entry, p_client, p_hears, p_weight, p_capacity,
+                v_fits, p_owner, p_host, p_pid, p_value, v_now,
+                v_now + CASE WHEN v_fits THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
+            RETURNING e.ticket INTO ticket;
+            v_line.changed := v_line.changed OR v_fits;
+        ELSIF standing = 'refused' THEN
+            line := leasehold.show(p_namespace, p_name, v_now, false);
+        END IF;
+    ELSIF NOT v_holds THEN
+        SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
+        WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < enter.ticket;
+    END IF;
+    standing := coalesce(standing, CASE WHEN v_holds THEN 'holding' ELSE 'waiting' END);
+    soonest_us := (extract(epoch FROM v_line.soonest - v_now) * 1000000)::bigint;
+    IF v_line.changed THEN
+        PERFORM leasehold.publish(p_namespace, p_name, v_now);
+    END IF;
+END $$;
+
+-- Gives a place up. Returns what it was: holding, waiting, gone.
+CREATE FUNCTION leasehold.leave(p_namespace text, p_name bytea, p_entry bytea, p_client text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
+    v_gone record;
+    v_changed boolean;
+BEGIN
+    DELETE FROM leasehold.entry e WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name
+    RETURNING e.holds, e.expires_at, e.client, e.hears INTO v_gone;
+    IF NOT FOUND THEN
+        RETURN 'gone';
+    END IF;
+    SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    IF v_gone.hears AND v_gone.client <> p_client THEN
+        PERFORM pg_notify('leasehold_' || v_gone.client, 'x ' || encode(p_entry, 'hex'));
+    END IF;
+    IF v_changed OR v_gone.holds THEN
+        PERFORM leasehold.publish(p_namespace, p_name, v_now);
+    END IF;
+    RETURN CASE WHEN v_gone.expires_at <= v_now THEN 'gone' WHEN v_gone.holds THEN 'holding' ELSE 'waiting' END;
+END $$;
+
+-- Extends the leases that are not over, and says of each of them whether its holder has been asked to let go. One UPDATE, of
+-- rows that are locked in ticket order, which is the order in which a line is settled.
+CREATE FUNCTION leasehold.renew(p_entries bytea[], p_ttls_us bigint[], OUT entry bytea, OUT yield_asked boolean)
+RETURNS SETOF record LANGUAGE sql AS $$
+    WITH due AS (
+        SELECT e.entry, w.ttl_us FROM unnest(p_entries, p_ttls_us) AS w (entry, ttl_us)
+        JOIN leasehold.entry e ON e.entry = w.entry AND e.expires_at > clock_timestamp()
+        ORDER BY e.ticket FOR UPDATE OF e
+    )
+    UPDATE leasehold.entry e
+    SET expires_at = greatest(e.expires_at, clock_timestamp() + due.ttl_us * interval '1 microsecond')
+    FROM due WHERE e.entry = due.entry AND e.expires_at > clock_timestamp()
+    RETURNING e.entry, e.yield_asked
+$$;
+
+-- Asks whoever has that entry to let go of it. False if there is no such entry.
+CREATE FUNCTION leasehold.ask_to_yield(p_namespace text, p_name bytea, p_entry bytea) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_asked record;
+BEGIN
+    UPDATE leasehold.entry e SET yield_asked = true
+    WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name AND e.expires_at > clock_timestamp()
+    RETURNING e.client, e.hears INTO v_asked;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF v_asked.hears THEN
+        PERFORM pg_notify('leasehold_' || v_asked.client, 'y ' || encode(p_entry, 'hex'));
+    END IF;
+    RETURN true;
+END $$;
+
+-- Replaces the value beside an entry that holds. False if it does not.
+CREATE FUNCTION leasehold.annotate(p_namespace text, p_name bytea, p_entry bytea, p_value bytea) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
+BEGIN
+    PERFORM leasehold.settle(p_namespace, p_name, v_now);
+    UPDATE leasehold.entry e SET value = p_value WHERE e.entry = p_entry AND e.namespace = p_namespace
+        AND e.name = p_name AND e.holds;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM leasehold.publish(p_namespace, p_name, v_now);
+    RETURN true;
+END $$;
+
+-- Takes everybody out of a line whose lease is over. Returns the time.
+CREATE FUNCTION leasehold.tidy(p_namespace text, p_name bytea) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
+    v_gone boolean;
+    v_changed boolean;
+BEGIN
+    DELETE FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name AND e.expires_at <= v_now;
+    v_gone := FOUND;
+    SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    IF v_changed OR v_gone THEN
+        PERFORM leasehold.publish(p_namespace, p_name, v_now);
+    END IF;
+    RETURN v_now;
+END $$;
+
+-- One line as text. Whoever looks first after a lease has ended takes it out.
+CREATE FUNCTION leasehold.inspect(p_namespace text, p_name bytea) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM leasehold.entry e
+        WHERE e.namespace = p_namespace AND e.name = p_name AND e.expires_at <= clock_timestamp()) THEN
+        PERFORM leasehold.tidy(p_namespace, p_name);
+    END IF;
+    RETURN leasehold.show(p_namespace, p_name, clock_timestamp(), true);
+END $$;
+
+-- The lines of a namespace behind a name, in the order of their names.
+CREATE FUNCTION leasehold.list(p_namespace text, p_after bytea, p_keys_max bigint, OUT name bytea, OUT line text)
+RETURNS SETOF record LANGUAGE plpgsql AS $$
+BEGIN
+    FOR name IN
+        SELECT DISTINCT e.name FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name > p_after
+        ORDER BY e.name LIMIT p_keys_max
+    LOOP
+        line := leasehold.inspect(p_namespace, name);
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Follows a key from now on for a minute: the client is told who holds it now, in a message that names this watch, and then
+-- whenever that changes. Messages come in the order of commits, so those before that one are old news.
+CREATE FUNCTION leasehold.watch(p_namespace text, p_name bytea, p_client text, p_watch text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := leasehold.tidy(p_namespace, p_name);
+BEGIN
+    INSERT INTO leasehold.watcher AS w (namespace, name, client, expires_at)
+    VALUES (p_namespace, p_name, p_client, v_now + interval '1 minute')
+    ON CONFLICT (namespace, name, client) DO UPDATE SET expires_at = excluded.expires_at;
+    PERFORM leasehold.tell(p_client, 'b ' || p_watch, p_namespace, p_name,
+        leasehold.show(p_namespace, p_name, v_now, false));
+END $$;
+
+-- What a client follows, it follows for another minute.
+CREATE FUNCTION leasehold.keep_watching(p_client text) RETURNS void
+LANGUAGE sql AS $$
+    UPDATE leasehold.watcher SET expires_at = clock_timestamp() + interval '1 minute' WHERE client = p_client
+$$;
+
+CREATE FUNCTION leasehold.unwatch(p_namespace text, p_name bytea, p_client text) RETURNS void
+LANGUAGE sql AS $$
+    DELETE FROM leasehold.watcher WHERE namespace = p_namespace AND name = p_name AND client = p_client
+$$;
+
+-- Where entries stand, for a client that cannot be told: which of them hold, and how many of the nearest are ahead.
+CREATE FUNCTION leasehold.stand(p_entries bytea[], OUT entry bytea, OUT ticket bigint, OUT holds boolean, OUT ahead bigint)
+RETURNS SETOF record LANGUAGE sql STABLE AS $$
+    SELECT e.entry, e.ticket, e.holds, (SELECT count(*) FROM (
+        SELECT FROM leasehold.entry a
+        WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket LIMIT 16) AS near)
+    FROM unnest(p_entries) AS w (entry) JOIN leasehold.entry e ON e.entry = w.entry
+$$;
+
+-- Takes out what nobody comes back for: entries and watchers of clients that are gone, on keys that nobody uses. Whoever
+-- asks, it is done once a minute.
+CREATE FUNCTION leasehold.sweep() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_key record;
+BEGIN
+    UPDATE leasehold.store SET swept_at = clock_timestamp() WHERE swept_at < clock_timestamp() - interval '1 minute';
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    DELETE FROM leasehold.watcher w WHERE w.expires_at < clock_timestamp();
+    FOR v_key IN
+        SELECT DISTINCT e.namespace, e.name FROM leasehold.entry e WHERE e.expires_at < clock_timestamp()
+        ORDER BY e.namespace, e.name LIMIT 10000
+    LOOP
+        PERFORM leasehold.tidy(v_key.namespace, v_key.name);
+    END LOOP;
+END $$;
+
+INSERT INTO leasehold.store (version) VALUES (1);

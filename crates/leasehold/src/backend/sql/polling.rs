@@ -1,0 +1,102 @@
+//! Finding out for all waiters of this client at once, where the server cannot tell them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::future::select;
+
+use super::waiters::{News, Waiters};
+use crate::backend::EntryId;
+use crate::clock::{Clock, Timer};
+use crate::error::Result;
+use crate::fence::Ticket;
+
+/// How soon the server is asked after something has moved. It is asked half as often again each time that nothing has.
+const SOON: Duration = Duration::from_millis(10);
+
+/// How long at most until it is asked again, for the first in line; n times that for the n-th, as far as the fourth.
+const FIRST_MAX: Duration = Duration::from_millis(250);
+const FIRST_FEW: u32 = 4;
+
+/// The same for the n-th of those behind.
+const NTH_MAX: Duration = Duration::from_secs(1);
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::backend) struct Stand {
+    pub(in crate::backend) entry: EntryId,
+    pub(in crate::backend) ticket: Ticket,
+    pub(in crate::backend) holds: bool,
+    /// How many are ahead, as far as that matters.
+    pub(in crate::backend) ahead: u32,
+}
+
+/// Asks where the waiters stand until the runtime ends, and tells them. One question for all of them: what it costs depends
+/// on how far from its turn the first of them is, and not on how many there are.
+pub(in crate::backend) async fn poll(
+    waiters: Arc<Waiters>,
+    ask: impl Fn(Vec<EntryId>) -> BoxFuture<'static, Result<Vec<Stand>>>,
+) {
+    let timer = Timer::on_callers_runtime(Clock::boot());
+    let mut pause = SOON;
+    let mut nearest = None;
+    loop {
+        let waiting = waiters.in_line();
+        if waiting.is_empty() {
+            (pause, nearest) = (SOON, None);
+            waiters.joined.notified().await;
+            continue;
+        }
+        let joined = async {
+            waiters.joined.notified().await;
+            timer.sleep(SOON).await;
+        };
+        // It is asked at once if one of ours has just left, and soon if one has joined.
+        timer.within(pause, select(pin!(joined), pin!(waiters.stirred.notified()))).await;
+        let before = nearest;
+        let moved = match ask(waiting.clone()).await {
+            Ok(stands) => {
+                nearest = stands.iter().filter(|stand| !stand.holds).map(|stand| stand.ahead).min();
+                tell(&waiters, &waiting, &stands) || nearest != before
+            }
+            Err(error) => {
+                tracing::debug!(target: "leasehold::sql", %error, "cannot ask where waiters stand");
+                false
+            }
+        };
+        pause = if moved { SOON } else { (pause * 3 / 2).min(pause_max(nearest.unwrap_or(1))) };
+    }
+}
+
+fn pause_max(ahead: u32) -> Duration {
+    if ahead <= FIRST_FEW { FIRST_MAX * ahead.max(1) } else { NTH_MAX * ahead }
+}
+
+/// Whether anybody had to be told anything.
+fn tell(waiters: &Waiters, asked: &[EntryId], stands: &[Stand]) -> bool {
+    let mut told = false;
+    for entry in asked {
+        let news = match stands.iter().find(|stand| stand.entry == *entry) {
+            None => News::Gone,
+            Some(stand) if stand.holds => News::Granted(stand.ticket),
+            Some(_) => continue,
+        };
+        waiters.tell(*entry, news);
+        told = true;
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_with_a_thousand_waiters_asks_four_times_a_second_and_one_far_from_its_turn_hardly_ever() {
+        assert_eq!(pause_max(1), Duration::from_millis(250));
+        assert_eq!(pause_max(4), Duration::from_secs(1));
+        assert_eq!(pause_max(16), Duration::from_secs(16));
+    }
+}

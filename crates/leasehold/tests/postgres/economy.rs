@@ -1,0 +1,71 @@
+//! What locks cost the server.
+
+use std::time::Duration;
+
+use leasehold::Locks;
+use leasehold_testbed::postgres::Server;
+use tokio::task::JoinSet;
+
+use crate::{connect, soon, timer, until_waiting};
+
+/// A server that writes down what it is asked.
+fn server() -> Server {
+    Server::builder().setting("log_statement", "all").start().unwrap()
+}
+
+/// Each statement commits by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn taking_a_lock_and_giving_it_back_are_two_statements() {
+    const PAIRS: usize = 500;
+    let server = server();
+    let locks = connect(&server.url()).await;
+    let mutex = locks.mutex("k").unwrap();
+    mutex.lock().await.unwrap().release().await.unwrap();
+    let before = server.statements();
+    for _ in 0..PAIRS {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    let asked = server.statements() - before;
+    // And whatever the client asks now and then.
+    assert!((2 * PAIRS..2 * PAIRS + 20).contains(&asked), "{asked} statements for {PAIRS} pairs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing_moves() {
+    const SECONDS: usize = 8;
+    let server = server();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(Locks::builder(&server.url()).ttl(Duration::from_secs(120)).connect().await.unwrap());
+    }
+    let _guard = clients[0].mutex("k").unwrap().lock().await.unwrap();
+    let mut waiters = JoinSet::new();
+    for nth in 0..1000 {
+        let mutex = clients[nth % 4].mutex("k").unwrap();
+        waiters.spawn(async move { mutex.lock().await });
+    }
+    until_waiting(&clients[0], "k", 1000).await.unwrap();
+    let before = server.statements();
+    timer().sleep(Duration::from_secs(SECONDS as u64)).await;
+    let asked = server.statements() - before;
+    assert!(asked <= 10 * SECONDS, "{asked} statements in {SECONDS} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_connections_serve_two_hundred_tasks() {
+    let server = Server::start().unwrap();
+    let locks = connect(&format!("{}?connections=2", server.url())).await;
+    let mut tasks = JoinSet::new();
+    for nth in 0..200 {
+        let mutex = locks.mutex(format!("k{}", nth % 10)).unwrap();
+        tasks.spawn(async move {
+            for _ in 0..3 {
+                mutex.lock().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+    soon("all have had their turns", tasks.join_all()).await;
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+    assert_eq!(server.sql(sessions), "3", "two for requests, and one that listens");
+    assert_eq!(server.sql("SELECT count(*) FROM leasehold.entry"), "0");
+}
