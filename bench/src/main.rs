@@ -1,6 +1,7 @@
 //! Our figures beside those of the bare store and of the peers: in one run, in turns, as ratios.
 
 mod contender;
+mod etcd;
 mod hand_over;
 mod held;
 mod pairs;
@@ -12,6 +13,10 @@ use leasehold_testbed::redis::Server;
 /// As many workers as `#[tokio::main]` starts on a small machine, so that nobody is measured on a runtime of its own.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
+    // With a word, that store alone.
+    if std::env::args().nth(1).as_deref() == Some("etcd") {
+        return etcd::run().await;
+    }
     let server = Server::start().expect("a server of our own");
     println!("Redis on loopback, {} cores", std::thread::available_parallelism().map_or(1, usize::from));
     let contenders = contender::Contender::all(&server.url()).await;
@@ -20,4 +25,5 @@ async fn main() {
     hand_over::run(&server).await;
     held::run(&server).await;
     redlock::run().await;
+    etcd::run().await;
 }

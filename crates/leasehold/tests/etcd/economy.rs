@@ -56,13 +56,16 @@ async fn a_free_lock_is_one_transaction_and_so_is_its_release() {
     mutex.lock().await.unwrap().release().await.unwrap();
     let everything = ["Txn", "Range", "Put", "DeleteRange", "LeaseGrant", "LeaseKeepAlive", "Watch"];
     let before = asked(server, &everything);
+    let mut slow = 0;
     for _ in 0..100 {
+        let began = timer().now();
         mutex.lock().await.unwrap().release().await.unwrap();
+        slow += u64::from(began.until(timer().now()) >= Duration::from_millis(50));
     }
     assert_eq!(asked(server, &["Txn"]), 2 + 200);
-    // A lock that a busy machine held for too long is watched.
+    // What a busy machine held for so long is watched: two watches, begun and ended.
     let more = asked(server, &everything) - before - 200;
-    assert!(more <= 20, "{more} requests more than 200 transactions");
+    assert!(more <= 4 * slow, "{more} requests more than 200 transactions, and {slow} were slow");
 }
 
 /// Whoever waits further back is not woken.
