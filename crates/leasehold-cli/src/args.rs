@@ -36,6 +36,7 @@ pub(crate) struct Global {
     /// redis+sentinel://host:26379,host/name (the master that sentinels name) or redis+cluster://host:6379,host;
     /// rediss in place of redis encrypts the connection. So do those who reach etcd://host:2379,host,host, with etcds.
     /// postgres://host/database keeps them in tables of PostgreSQL.
+    /// zookeeper://host:2181,host,host/folder is a ZooKeeper ensemble, zookeepers the same, encrypted.
     ///
     /// Without it, the environment variable LEASEHOLD_URL names the store, then "store" in
     /// $XDG_CONFIG_HOME/leasehold/config.toml; else it is the file of this user, "sqlite:". What is written here can be

@@ -27,14 +27,17 @@ async fn a_lock_that_is_taken_and_given_back_costs_three_requests() {
     let locks = connect(&server.url()).await;
     let mutex = locks.mutex("k").unwrap();
     mutex.lock().await.unwrap().release().await.unwrap();
-    let pairs = cost(&server, async {
-        for _ in 0..100 {
-            mutex.lock().await.unwrap().release().await.unwrap();
-        }
-    });
-    // Now and then one is held for so long that it is watched, on a busy machine.
-    let requests = pairs.await;
-    assert!((300..=320).contains(&requests), "{requests} requests for a hundred locks");
+    let mut costs = Vec::new();
+    for _ in 0..20 {
+        let pairs = cost(&server, async {
+            for _ in 0..10 {
+                mutex.lock().await.unwrap().release().await.unwrap();
+            }
+        });
+        costs.push(pairs.await);
+    }
+    // On a busy machine one may be held for so long that it is watched: one request more.
+    assert!(costs.iter().all(|cost| (30..=40).contains(cost)) && costs.contains(&30), "{costs:?} for ten locks each");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,8 +50,8 @@ async fn a_thousand_locks_are_kept_by_one_request_in_a_third_of_their_lease() {
     for mutex in &mutexes {
         guards.push(mutex.lock().await.unwrap());
     }
-    // The last ones are watched by then.
-    timer().sleep(Duration::from_millis(500)).await;
+    let watched = async || server.asked("wchs").contains("watching 1000 paths");
+    until("all of them are watched", watched).await;
     let requests = cost(&server, timer().sleep(HELD)).await;
     assert!((2..=10).contains(&requests), "{requests} requests in the time of one lease");
     for guard in &guards {
