@@ -21,7 +21,6 @@ pub mod etcd;
 mod failure;
 mod folder;
 pub mod interop;
-pub mod mysql;
 mod ports;
 pub mod postgres;
 mod process;

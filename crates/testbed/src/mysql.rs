@@ -1,5 +1,0 @@
-//! MariaDB, which speaks as MySQL does.
-
-mod server;
-
-pub use server::{Builder, Server};
