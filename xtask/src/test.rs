@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Result, check, interleavings, mutants, setup, sh, simulate};
 
 /// More threads than cores: the cases in real time mostly sleep, and together take as long as the slowest.
-const TESTS: &str = "test --workspace --all-features --locked -- --test-threads=8";
+const TESTS: &str = "test --workspace --all-features --locked --no-fail-fast -- --test-threads=8";
 
 /// What is done, and what does it.
 type Step = (&'static str, fn() -> Result);

@@ -144,6 +144,12 @@ impl Shared {
         self.io.run(async move { pool.ask(&statement, &values).await }).await
     }
 
+    /// The same for a statement that may be done twice.
+    async fn ask_harmlessly(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
+        let (pool, statement) = (self.pool.clone(), statement.to_owned());
+        self.io.run(async move { pool.ask_harmlessly(&statement, &values).await }).await
+    }
+
     /// Extends so many leases on the connection that listens, if there is one.
     async fn renew(&self, leases: &[Lease]) -> Result<Vec<Row>> {
         let places = leases.iter().map(|lease| {
@@ -167,7 +173,7 @@ impl Shared {
     }
 
     async fn look(&self, key: &Key) -> Result<KeyView> {
-        let rows = self.ask(&self.statements.inspect, key_values(key)).await?;
+        let rows = self.ask_harmlessly(&self.statements.inspect, key_values(key)).await?;
         reply::line(key, &reply::column::<String>(reply::only(&rows)?, "inspect")?)
     }
 }
@@ -285,7 +291,7 @@ impl Backend for Postgres {
             let after = query.after.as_ref().map_or(&b""[..], Key::name);
             let one_more = i64::try_from(query.keys_max.saturating_add(1)).unwrap_or(i64::MAX);
             let values = vec![Value::text(query.namespace.as_str()), Value::bytes(after), Value::Number(one_more)];
-            let rows = self.shared.ask(&self.shared.statements.list, values).await?;
+            let rows = self.shared.ask_harmlessly(&self.shared.statements.list, values).await?;
             let lines = rows.iter().map(|row| {
                 let key = Key::new(&query.namespace, reply::column::<Vec<u8>>(row, "name")?)?;
                 reply::line(&key, &reply::column::<String>(row, "line")?)

@@ -27,6 +27,11 @@ pub(super) fn of_connecting(error: &PgError) -> Error {
     }
 }
 
+/// Whether the connection is gone, whoever ended it.
+pub(super) fn is_break(error: &PgError) -> bool {
+    error.as_db_error().is_none_or(|complaint| !is_final(complaint))
+}
+
 /// Whether two transactions got into each other's way, and the server undid this one.
 pub(super) fn is_collision(error: &PgError) -> bool {
     error.as_db_error().is_some_and(|complaint| {

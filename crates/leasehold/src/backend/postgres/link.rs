@@ -118,6 +118,8 @@ impl Link {
 /// Why there are no rows.
 #[derive(Debug)]
 pub(super) enum Complaint {
+    /// It was not sent, for want of a connection.
+    NoConnection(Error),
     Server(PgError),
     Silence,
 }
@@ -125,6 +127,7 @@ pub(super) enum Complaint {
 impl Complaint {
     pub(super) fn error(&self) -> Error {
         match self {
+            Self::NoConnection(error) => error.clone(),
             Self::Server(error) => fault::of_request(error),
             Self::Silence => Error::new(ErrorKind::Unreachable, "no answer in time").with_unknown_fate(),
         }
@@ -133,6 +136,11 @@ impl Complaint {
     /// Whether two transactions got into each other's way, this one was undone, and another try may well succeed.
     pub(super) fn is_collision(&self) -> bool {
         matches!(self, Self::Server(error) if fault::is_collision(error))
+    }
+
+    /// Whether the connection is gone, and what became of the statement unknown.
+    pub(super) fn is_break(&self) -> bool {
+        matches!(self, Self::Server(error) if fault::is_break(error))
     }
 }
 

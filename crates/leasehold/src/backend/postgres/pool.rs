@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio_postgres::Row;
 
 use super::address::Settings;
-use super::link::{Link, Value};
+use super::link::{Complaint, Link, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Mutex, locked};
 
@@ -48,15 +48,39 @@ impl Pool {
 
     /// Sends a statement on the connection with the least to do, and waits for its rows.
     pub(super) async fn ask(self: &Arc<Self>, statement: &str, values: &[Value]) -> Result<Vec<Row>> {
+        self.try_ask(statement, values).await.map_err(|complaint| complaint.error())
+    }
+
+    /// The same for a statement that does no harm when it is done twice: if its connection breaks, it is sent once more, on a
+    /// new one. The server may have ended idle sessions long ago, which shows when one of them is next used.
+    pub(super) async fn ask_harmlessly(self: &Arc<Self>, statement: &str, values: &[Value]) -> Result<Vec<Row>> {
+        match self.try_ask(statement, values).await {
+            Err(complaint) if complaint.is_break() => self.ask(statement, values).await,
+            answered => answered.map_err(|complaint| complaint.error()),
+        }
+    }
+
+    async fn try_ask(self: &Arc<Self>, statement: &str, values: &[Value]) -> Result<Vec<Row>, Complaint> {
         let mut collisions = 0;
         loop {
-            let link = self.link().await?;
+            let link = self.link().await.map_err(Complaint::NoConnection)?;
             match link.ask(statement, values).await {
                 Ok(rows) => return Ok(rows),
                 Err(complaint) if complaint.is_collision() && collisions < COLLISIONS_MAX => collisions += 1,
-                Err(complaint) => return Err(complaint.error()),
+                Err(complaint) => {
+                    if complaint.is_break() {
+                        self.forget_connections();
+                    }
+                    return Err(complaint);
+                }
             }
         }
+    }
+
+    /// What broke one connection has as a rule broken all of them, and the next request should not have to find out. Those
+    /// that are in use serve their requests to the end.
+    fn forget_connections(&self) {
+        locked(&self.state).links.clear();
     }
 
     /// The connection with the least to do; one more is made if all are busy.
