@@ -17,6 +17,7 @@
 //! ```
 
 mod clock;
+mod daemon;
 pub mod etcd;
 mod failure;
 mod folder;
@@ -32,6 +33,7 @@ mod unprivileged;
 mod wait;
 pub mod zookeeper;
 
+pub use daemon::Daemon;
 pub use failure::{Failure, Result};
 pub use proxy::Proxy;
 pub use tls::Tls;

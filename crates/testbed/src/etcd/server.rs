@@ -1,17 +1,16 @@
 //! One member of an etcd cluster, and the programs that ask it things.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 
+use crate::daemon::Daemon;
 use crate::process::{self, Process};
-use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools};
+use crate::{PATIENCE, Result, Tls, folder, ports, tools};
 
 /// Short enough for tests that kill a leader, and long enough for a busy machine. One and a half of the longer one is the
 /// shortest lease that the server grants.
@@ -21,34 +20,22 @@ const ELECTION_MS: u32 = 600;
 /// A member, ended when dropped.
 #[derive(Debug)]
 pub struct Server {
-    process: Mutex<Option<Process>>, // dropped before the folder that it writes to
+    daemon: Daemon,
     name: String,
-    port: u16,
     peer_port: u16,
     tls: Option<Tls>,
     flags: Vec<String>,
-    folder: TempDir,
 }
 
 impl Server {
     pub(super) fn new(name: String, tls: Option<Tls>, flags: Vec<String>) -> Result<Self> {
-        let (port, peer_port, folder) = (ports::free()?, ports::free()?, folder::make_in_memory()?);
-        Ok(Self { process: Mutex::default(), name, port, peer_port, tls, flags, folder })
-    }
-
-    /// Where it listens for clients; the same after a restart.
-    pub fn port(&self) -> u16 {
-        self.port
+        let daemon = Daemon::new("etcd", ports::free()?, folder::make_in_memory()?);
+        Ok(Self { daemon, name, peer_port: ports::free()?, tls, flags })
     }
 
     /// `127.0.0.1:PORT`
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Where it keeps its data and its log.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+        format!("127.0.0.1:{}", self.port())
     }
 
     /// How it is known to the others.
@@ -58,12 +45,10 @@ impl Server {
 
     /// Whether nobody else has taken its ports meanwhile.
     pub(super) fn has_its_ports(&self) -> bool {
-        [self.port, self.peer_port].iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        [self.port(), self.peer_port].iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
     }
 
     pub(super) fn launch(&self, cluster: &str) -> Result {
-        let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
-        let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let (client, peer) = (format!("{scheme}://{}", self.address()), format!("http://127.0.0.1:{}", self.peer_port));
         let mut command = process::tied(tools::program("etcd")?);
@@ -80,36 +65,8 @@ impl Server {
         if let Some(tls) = &self.tls {
             command.arg("--cert-file").arg(tls.certificate()).arg("--key-file").arg(tls.key());
         }
-        command.args(&self.flags).current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
-        *self.process() = Some(Process::start(command)?);
-        Ok(())
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.process().as_mut().is_none_or(|process| process.ended().is_some())
-    }
-
-    /// Kills it: it has no time to write or to say anything (SIGKILL).
-    pub fn kill(&self) {
-        self.process().take();
-    }
-
-    /// Stops it until [`cont`](Self::cont): it keeps its connections, and answers nobody (SIGSTOP).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn stop(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    /// Lets it go on (SIGCONT).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn cont(&self) {
-        self.signal(Signal::CONT);
+        command.args(&self.flags);
+        self.start(command)
     }
 
     /// What `etcdctl` prints for a command.
@@ -154,23 +111,13 @@ impl Server {
         }
         command
     }
+}
 
-    fn log(&self) -> PathBuf {
-        self.folder().join("log")
-    }
+impl Deref for Server {
+    type Target = Daemon;
 
-    pub(super) fn failure(&self, what: &str) -> Failure {
-        let log = process::tail(&self.log());
-        Failure::new(format!("etcd on port {} {what}; its log ends:\n  {log}", self.port))
-    }
-
-    #[track_caller]
-    fn signal(&self, signal: Signal) {
-        self.process().as_ref().expect("the server runs").signal(signal);
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 

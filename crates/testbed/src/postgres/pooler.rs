@@ -1,27 +1,25 @@
 //! PgBouncer in front of a server.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::fs;
 use std::sync::OnceLock;
 
-use tempfile::TempDir;
-
 use super::Server;
-use crate::process::{self, Process};
-use crate::{Failure, PATIENCE, Result, folder, ports, tools, unprivileged, until};
+use crate::daemon::{Daemon, Launched, on_a_free_port};
+use crate::{Failure, PATIENCE, Result, folder, ports, process, tools, unprivileged};
 
 /// A pooler that hands a session of the server to somebody else after each transaction.
 #[derive(Debug)]
 pub struct Pooler {
-    _process: Process, // dropped before the folder that it writes to
-    port: u16,
-    folder: TempDir,
+    daemon: Daemon,
 }
 
 impl Pooler {
     /// Starts one in front of that server.
     pub fn start(server: &Server) -> Result<Self> {
+        on_a_free_port(|| Self::launch(server))
+    }
+
+    fn launch(server: &Server) -> Result<(Self, Launched)> {
         let (port, folder) = (ports::free()?, folder::make()?);
         unprivileged::give_folder(&folder)?;
         let settings = folder.path().join("pgbouncer.ini");
@@ -31,18 +29,13 @@ impl Pooler {
              default_pool_size = 20\nmax_client_conn = 2000\nlogfile =\npidfile =\n",
             server.port()
         );
-        let failed = || Failure::during("cannot set a pooler up");
-        fs::write(&settings, text).map_err(failed())?;
+        fs::write(&settings, text).map_err(Failure::during("cannot set a pooler up"))?;
         unprivileged::give(&settings)?;
-        let log = File::create(folder.path().join("log")).map_err(failed())?;
         let mut command = unprivileged::tied(tools::program("pgbouncer")?);
-        command.arg(settings).stdin(Stdio::null()).stdout(log.try_clone().map_err(failed())?).stderr(log);
-        let process = Process::start(command)?;
-        let pooler = Self { _process: process, port, folder };
-        until("the pooler answers", || pooler.answers()).map_err(|_| {
-            Failure::new(format!("pgbouncer does not answer; its log ends:\n  {}", process::tail(&pooler.log())))
-        })?;
-        Ok(pooler)
+        command.arg(settings);
+        let pooler = Self { daemon: Daemon::new("pgbouncer", port, folder) };
+        let launched = pooler.daemon.launch(command, || pooler.answers())?;
+        Ok((pooler, launched))
     }
 
     /// The one that all tests of this process share, in front of a server of its own. Both end with the process.
@@ -58,16 +51,12 @@ impl Pooler {
 
     /// How a client reaches the server through it.
     pub fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.daemon.port())
     }
 
     fn answers(&self) -> bool {
         let mut command = process::tied("psql");
         command.args([&self.url(), "-X", "-q", "-At", "-c", "SELECT 1"]);
         process::output(command, PATIENCE).is_ok()
-    }
-
-    fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
     }
 }

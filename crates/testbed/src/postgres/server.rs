@@ -1,21 +1,17 @@
 //! One PostgreSQL server.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 
 use crate::clock::WallClock;
-use crate::process::{self, Process};
-use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools, unprivileged, until};
-
-/// How often another port is tried.
-const PORTS_MAX: usize = 10;
+use crate::daemon::{Daemon, Launched, on_a_free_port};
+use crate::{Failure, PATIENCE, Result, Tls, folder, ports, process, tools, unprivileged};
 
 /// Who may do everything.
 const ADMIN: &str = "postgres";
@@ -23,11 +19,9 @@ const ADMIN: &str = "postgres";
 /// A PostgreSQL server of its own, ended when dropped.
 #[derive(Debug)]
 pub struct Server {
-    process: Mutex<Option<Process>>, // dropped before the folder that it writes to
-    port: u16,
+    daemon: Daemon,
     plan: Builder,
     clock: Option<WallClock>,
-    folder: TempDir,
 }
 
 /// What a server is to be. By default it trusts everybody who comes from this machine, and does not wait for the disk.
@@ -78,19 +72,20 @@ impl Builder {
 
     /// Starts it, and returns when it answers.
     pub fn start(&self) -> Result<Server> {
-        for _ in 0..PORTS_MAX {
-            let (port, folder) = (ports::free()?, folder::make()?);
+        let server = on_a_free_port(|| {
+            let folder = folder::make()?;
+            unprivileged::give_folder(&folder)?;
+            let daemon = Daemon::new("postgres", ports::free()?, folder);
             let clock = self.own_clock.then(WallClock::new).transpose()?;
-            let server = Server { process: Mutex::default(), port, plan: self.clone(), clock, folder };
+            let server = Server { daemon, plan: self.clone(), clock };
             server.initialise()?;
-            if matches!(server.launch()?, Launched::Ready) {
-                if let Some(password) = &self.password {
-                    server.sql(&format!("ALTER USER {ADMIN} PASSWORD '{password}'"));
-                }
-                return Ok(server);
-            }
+            let launched = server.launch()?;
+            Ok((server, launched))
+        })?;
+        if let Some(password) = &self.password {
+            server.sql(&format!("ALTER USER {ADMIN} PASSWORD '{password}'"));
         }
-        Err(Failure::new(format!("somebody was quicker to take each of {PORTS_MAX} ports")))
+        Ok(server)
     }
 
     /// What is added to `postgresql.conf`.
@@ -120,12 +115,6 @@ impl Builder {
     }
 }
 
-/// What became of a server that was launched.
-enum Launched {
-    Ready,
-    PortTaken,
-}
-
 impl Server {
     /// Starts a server that trusts everybody who comes from this machine.
     pub fn start() -> Result<Self> {
@@ -149,11 +138,6 @@ impl Server {
         SHARED.get_or_init(|| Self::start().unwrap_or_else(|failure| panic!("{failure}")))
     }
 
-    /// Where it listens; the same after a restart.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// How a client reaches it as the user who may do everything.
     pub fn url(&self) -> String {
         self.url_of(ADMIN)
@@ -166,7 +150,7 @@ impl Server {
             Some(tls) => format!("?sslmode=verify-full&ca={}", tls.ca().display()),
             None => String::new(),
         };
-        format!("postgres://{user}{password}@127.0.0.1:{}/{ADMIN}{options}", self.port)
+        format!("postgres://{user}{password}@127.0.0.1:{}/{ADMIN}{options}", self.port())
     }
 
     /// Sets its wall clock so many seconds ahead of the machine's, or behind it. It notices at once.
@@ -179,40 +163,16 @@ impl Server {
         clock.set_ahead(seconds * 1_000_000).unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Ends it as a crash would: nothing is written any more, and it has to recover when it comes back.
+    /// Ends it as a crash would: nothing is written any more, and it has to recover when it comes back. Its children must be
+    /// gone too, or it could not come back to its memory. They are, when it is.
     pub fn kill(&self) {
-        if let Some(mut process) = self.process().take() {
-            // Its children must be gone too, or it could not come back to its memory. They are, when it is.
-            process.signal(Signal::QUIT);
-            let _ = until("it ends", || process.ended().is_some());
-        }
-    }
-
-    /// Stops its main process until [`cont`](Self::cont): nobody new is let in.
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn stop(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    /// Lets it go on (SIGCONT).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn cont(&self) {
-        self.signal(Signal::CONT);
+        let _ = self.end(Signal::QUIT); // one that does not end is killed
     }
 
     /// Ends it as a crash would if it runs, and starts it again on its port, with what it had on disk.
     pub fn restart(&self) -> Result {
         self.kill();
-        match self.launch()? {
-            Launched::Ready => Ok(()),
-            Launched::PortTaken => Err(self.failure("found its port taken when it came back")),
-        }
+        self.came_back(&self.launch()?)
     }
 
     /// What the server answers to a statement of the user who may do everything: a line for each row, `|` between columns.
@@ -227,7 +187,7 @@ impl Server {
     /// The same, or what the server complained of.
     pub fn try_sql(&self, statement: &str) -> Result<String> {
         let mut command = process::tied(program("psql")?);
-        command.arg("-h").arg(self.folder.path()).args(["-p", &self.port.to_string(), "-U", ADMIN, "-X", "-q", "-At"]);
+        command.arg("-h").arg(self.folder()).args(["-p", &self.port().to_string(), "-U", ADMIN, "-X", "-q", "-At"]);
         command.args(["-v", "ON_ERROR_STOP=1", "-c", statement]);
         process::output(command, PATIENCE).map(|answer| answer.trim_end().to_owned())
     }
@@ -239,12 +199,11 @@ impl Server {
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder().join("data")
     }
 
     fn initialise(&self) -> Result {
-        let folder = self.folder.path();
-        unprivileged::give_folder(&self.folder)?;
+        let folder = self.folder();
         let mut command = unprivileged::tied(program("initdb")?);
         command.arg("-D").arg(self.data()).args(["-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--locale", "C"]);
         command.current_dir(folder);
@@ -252,7 +211,7 @@ impl Server {
         let failed = || Failure::during("cannot write the settings of a server");
         let settings = self.data().join("postgresql.conf");
         let before = fs::read_to_string(&settings).map_err(failed())?;
-        fs::write(&settings, before + &self.plan.text(self.port, folder)).map_err(failed())?;
+        fs::write(&settings, before + &self.plan.text(self.port(), folder)).map_err(failed())?;
         fs::write(self.data().join("pg_hba.conf"), self.plan.doors()).map_err(failed())?;
         if let Some(tls) = &self.plan.tls {
             for (from, to) in [(tls.certificate(), "server.pem"), (tls.key(), "server.key")] {
@@ -266,31 +225,12 @@ impl Server {
     }
 
     fn launch(&self) -> Result<Launched> {
-        let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
-        let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
         let mut command = unprivileged::tied(program("postgres")?);
         command.arg("-D").arg(self.data());
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(log).stderr(errors);
         if let Some(clock) = &self.clock {
             clock.rule(&mut command);
         }
-        let mut process = Process::start(command)?;
-        let mut ended = false;
-        until("it answers", || {
-            ended = process.ended().is_some();
-            ended || self.is_ready(process.id())
-        })
-        .map_err(|_| self.failure("does not answer"))?;
-        if !ended {
-            *self.process() = Some(process);
-            return Ok(Launched::Ready);
-        }
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        if log.contains("Address already in use") {
-            Ok(Launched::PortTaken)
-        } else {
-            Err(self.failure("ended at once"))
-        }
+        self.daemon.launch(command, || self.pid().is_some_and(|pid| self.is_ready(pid)))
     }
 
     /// Its own word: the last line of the file in which it says who it is.
@@ -298,22 +238,13 @@ impl Server {
         let said = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
         said.lines().next() == Some(&pid.to_string()) && said.lines().last().is_some_and(|last| last.trim() == "ready")
     }
+}
 
-    fn log(&self) -> PathBuf {
-        self.folder.path().join("log")
-    }
+impl Deref for Server {
+    type Target = Daemon;
 
-    fn failure(&self, what: &str) -> Failure {
-        Failure::new(format!("postgres on port {} {what}; its log ends:\n  {}", self.port, process::tail(&self.log())))
-    }
-
-    #[track_caller]
-    fn signal(&self, signal: Signal) {
-        self.process().as_ref().expect("the server runs").signal(signal);
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 

@@ -1,24 +1,21 @@
 //! One Redis server.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::fs;
+use std::ops::Deref;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 
 use crate::clock::WallClock;
-use crate::process::{self, Process};
-use crate::{Failure, PATIENCE, Result, Tls, folder, ports, tools, until};
+use crate::daemon::{Daemon, Launched, on_a_free_port};
+use crate::{Failure, PATIENCE, Result, Tls, folder, ports, process, tools};
 
 /// How the testbed itself is let in, whatever the test does to the other users.
 pub(super) const ADMIN: &str = "testbed";
-
-/// How often another port is tried.
-const PORTS_MAX: usize = 10;
 
 /// How long a new server is looked at before it is looked at again: it may be somebody else who listens there, and is silent.
 const LOOK_MAX: Duration = Duration::from_secs(1);
@@ -26,11 +23,9 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// A Redis server of its own, ended when dropped.
 #[derive(Debug)]
 pub struct Server {
-    process: Mutex<Option<Process>>, // dropped before the folder that it writes to
-    port: u16,
+    daemon: Daemon,
     plan: Builder,
     clock: Option<WallClock>,
-    folder: TempDir,
 }
 
 /// What a server is to be. By default it keeps nothing on disk, and asks for no password.
@@ -89,16 +84,14 @@ impl Builder {
     /// Starts it, and returns when it answers.
     pub fn start(&self) -> Result<Server> {
         tools::program("redis-cli")?;
-        for _ in 0..PORTS_MAX {
-            let (port, folder) = (ports::free()?, folder::make()?);
+        on_a_free_port(|| {
+            let daemon = Daemon::new("redis-server", ports::free()?, folder::make()?);
             let clock = self.own_clock.then(WallClock::new).transpose()?;
-            let server = Server { process: Mutex::default(), port, plan: self.clone(), clock, folder };
+            let server = Server { daemon, plan: self.clone(), clock };
             server.write_settings()?;
-            if matches!(server.launch()?, Launched::Ready) {
-                return Ok(server);
-            }
-        }
-        Err(Failure::new(format!("somebody was quicker to take each of {PORTS_MAX} ports")))
+            let launched = server.launch()?;
+            Ok((server, launched))
+        })
     }
 
     /// `redis.conf`, for a server on this port in this folder.
@@ -132,12 +125,6 @@ impl Builder {
     }
 }
 
-/// What became of a server that was launched.
-enum Launched {
-    Ready,
-    PortTaken,
-}
-
 impl Server {
     /// Starts a server that keeps nothing on disk and asks for no password.
     pub fn start() -> Result<Self> {
@@ -161,26 +148,11 @@ impl Server {
         SHARED.get_or_init(|| Self::start().unwrap_or_else(|failure| panic!("{failure}")))
     }
 
-    /// Where it listens; the same after a restart.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// How a client reaches it as the default user.
     pub fn url(&self) -> String {
         let login = self.plan.password.as_ref().map(|password| format!("default:{}@", percent_encoded(password)));
         let scheme = if self.plan.tls.is_some() { "rediss" } else { "redis" };
-        format!("{scheme}://{}127.0.0.1:{}", login.unwrap_or_default(), self.port)
-    }
-
-    /// The number of its process, while it runs.
-    pub fn pid(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
-    }
-
-    /// Where it keeps its data, its settings and its log.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+        format!("{scheme}://{}127.0.0.1:{}", login.unwrap_or_default(), self.port())
     }
 
     /// Sets its wall clock so many seconds ahead of the machine's, or behind it. It notices at once.
@@ -193,47 +165,15 @@ impl Server {
         clock.set_ahead(seconds * 1_000_000).unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Kills it: it has no time to write or to say anything (SIGKILL).
-    pub fn kill(&self) {
-        self.process().take();
-    }
-
-    /// Stops it until [`cont`](Self::cont): it keeps its connections, and answers nobody (SIGSTOP).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn stop(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    /// Lets it go on (SIGCONT).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn cont(&self) {
-        self.signal(Signal::CONT);
-    }
-
     /// Asks it to end, and returns when it has.
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
     pub fn shutdown(&self) -> Result {
-        let mut process = self.process().take().expect("the server runs");
-        process.signal(Signal::TERM);
-        until("it ends", || process.ended().is_some()).map_err(|_| self.failure("does not shut down"))
+        self.end(Signal::TERM)
     }
 
     /// Kills it if it runs, and starts it again on its port, with what it had on disk.
     pub fn restart(&self) -> Result {
         self.kill();
-        match self.launch()? {
-            Launched::Ready => Ok(()),
-            Launched::PortTaken => Err(self.failure("found its port taken when it came back")),
-        }
+        self.came_back(&self.launch()?)
     }
 
     /// Kills it if it runs, removes what it had on disk, and starts it again on its port.
@@ -268,7 +208,7 @@ impl Server {
     pub(super) fn redis_cli(&self) -> Command {
         let mut command = process::tied("redis-cli");
         command.env("REDISCLI_AUTH", ADMIN).args(["-h", "127.0.0.1", "--user", ADMIN, "-p"]);
-        command.arg(self.port.to_string());
+        command.arg(self.port().to_string());
         if let Some(tls) = &self.plan.tls {
             command.arg("--tls").arg("--cacert").arg(tls.ca());
             command.arg("--cert").arg(tls.certificate()).arg("--key").arg(tls.key());
@@ -277,36 +217,17 @@ impl Server {
     }
 
     fn write_settings(&self) -> Result {
-        let text = self.plan.text(self.port, self.folder());
+        let text = self.plan.text(self.port(), self.folder());
         fs::write(self.folder().join("redis.conf"), text).map_err(Failure::during("cannot write redis.conf"))
     }
 
     fn launch(&self) -> Result<Launched> {
-        let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
-        let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
         let mut command = process::tied(tools::program("redis-server")?);
         command.arg(self.folder().join("redis.conf")).args(self.plan.is_sentinel.then_some("--sentinel"));
-        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
         if let Some(clock) = &self.clock {
             clock.rule(&mut command);
         }
-        let mut process = Process::start(command)?;
-        let mut ended = false;
-        until("it answers", || {
-            ended = process.ended().is_some();
-            ended || self.is_answered_by(process.id())
-        })
-        .map_err(|_| self.failure("does not answer"))?;
-        if !ended {
-            *self.process() = Some(process);
-            return Ok(Launched::Ready);
-        }
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        if log.contains("Address already in use") {
-            Ok(Launched::PortTaken)
-        } else {
-            Err(self.failure("ended at once"))
-        }
+        self.daemon.launch(command, || self.pid().is_some_and(|pid| self.is_answered_by(pid)))
     }
 
     /// Whether it is this process that answers, and not another on its port; and whether it has loaded its data.
@@ -315,26 +236,13 @@ impl Server {
         self.cli_within(LOOK_MAX, &["INFO"])
             .is_ok_and(|info| info.lines().any(|line| line.trim_end() == its_number) && !info.contains("loading:1"))
     }
+}
 
-    fn log(&self) -> PathBuf {
-        self.folder().join("log")
-    }
+impl Deref for Server {
+    type Target = Daemon;
 
-    fn failure(&self, what: &str) -> Failure {
-        Failure::new(format!(
-            "redis-server on port {} {what}; its log ends:\n  {}",
-            self.port,
-            process::tail(&self.log())
-        ))
-    }
-
-    #[track_caller]
-    fn signal(&self, signal: Signal) {
-        self.process().as_ref().expect("the server runs").signal(signal);
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 

@@ -1,20 +1,18 @@
 //! One ZooKeeper server.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ops::Deref;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::process::Signal;
-use tempfile::TempDir;
-
 use super::warming;
-use crate::process::{self, Process};
-use crate::{Failure, Result, Tls, folder, ports, until};
+use crate::daemon::{Daemon, Launched, on_a_free_port};
+use crate::{Failure, Result, Tls, folder, ports, process, until};
 
 /// Where Debian puts it. Its manifest names everything else that it needs.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -27,19 +25,14 @@ const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// Sessions are looked after once in a tick, so that one ends at most so much later than it should.
 const TICK_MS: u32 = 200;
 
-/// How often other ports are tried.
-const PORTS_MAX: usize = 10;
-
 /// How long one answer of a server that is being started may take.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// A ZooKeeper server of its own, ended when dropped.
 #[derive(Debug)]
 pub struct Server {
-    process: Mutex<Option<Process>>, // dropped before the folder that it writes to
-    port: u16,
+    daemon: Daemon,
     plan: Builder,
-    folder: TempDir,
 }
 
 /// What a server is to be.
@@ -78,20 +71,19 @@ impl Builder {
 
     /// Starts it, and returns when it answers.
     pub fn start(&self) -> Result<Server> {
-        for _ in 0..PORTS_MAX {
+        let server = on_a_free_port(|| {
             let server = self.prepare()?;
-            if server.launch()? {
-                server.until_serving()?;
-                return Ok(server);
-            }
-        }
-        Err(Failure::new(format!("somebody was quicker to take each of {PORTS_MAX} ports")))
+            let launched = server.launch()?;
+            Ok((server, launched))
+        })?;
+        server.until_serving()?;
+        Ok(server)
     }
 
     /// Writes down what it is to be.
     pub(super) fn prepare(&self) -> Result<Server> {
         let port = self.port.map_or_else(ports::free, Ok)?;
-        let server = Server { process: Mutex::default(), port, plan: self.clone(), folder: folder::make()? };
+        let server = Server { daemon: Daemon::new("zookeeper", port, folder::make()?), plan: self.clone() };
         let written = fs::write(server.folder().join("zoo.cfg"), self.text(port, server.folder()))
             .and_then(|()| fs::create_dir(server.folder().join("data")))
             .and_then(|()| match self.number {
@@ -151,14 +143,9 @@ impl Server {
         SHARED.get_or_init(|| Self::start().unwrap_or_else(|failure| panic!("{failure}")))
     }
 
-    /// Where it listens; the same after a restart.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Its address, as clients name it: `127.0.0.1:2181`.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port())
     }
 
     /// How a client of ours reaches it.
@@ -167,47 +154,17 @@ impl Server {
         format!("{scheme}://{}", self.address())
     }
 
-    /// Where it keeps its data, its settings and its log.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Kills it: it has no time to write or to say anything (SIGKILL).
-    pub fn kill(&self) {
-        self.process().take();
-    }
-
-    /// Stops it until [`cont`](Self::cont): it keeps its connections, and answers nobody (SIGSTOP).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn stop(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    /// Lets it go on (SIGCONT).
-    ///
-    /// # Panics
-    /// If it does not run.
-    #[track_caller]
-    pub fn cont(&self) {
-        self.signal(Signal::CONT);
-    }
-
     /// Kills it if it runs, and starts it again on its port, with what it had on disk.
     pub fn restart(&self) -> Result {
         self.kill();
-        if !self.launch()? {
-            return Err(self.failure("found its port taken when it came back"));
-        }
+        self.came_back(&self.launch()?)?;
         self.until_serving()
     }
 
     /// What it says to one of its four-letter commands, such as `srvr`. Nothing if it cannot be reached.
     pub fn asked(&self, command: &str) -> String {
         let answer = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
             stream.set_read_timeout(Some(LOOK_MAX))?;
             stream.write_all(command.as_bytes())?;
             let mut text = String::new();
@@ -228,7 +185,7 @@ impl Server {
             return Err(self.failure("ended at once"));
         }
         if self.plan.tls.is_none() {
-            let _ = warming::warm_up(self.port); // one that has other things to do for now is warm enough
+            let _ = warming::warm_up(self.port()); // one that has other things to do for now is warm enough
         }
         Ok(())
     }
@@ -237,21 +194,15 @@ impl Server {
     fn serves(&self) -> bool {
         match self.plan.tls {
             None => self.asked("srvr").contains("Mode: "),
-            Some(_) => TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok(),
+            Some(_) => TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())).is_ok(),
         }
     }
 
-    fn has_ended(&self) -> bool {
-        self.process().as_mut().is_none_or(|process| process.ended().is_some())
-    }
-
-    /// Starts its process. False if somebody else has taken its port.
-    pub(super) fn launch(&self) -> Result<bool> {
+    /// Starts its process. A member of an ensemble serves when there are enough of them.
+    pub(super) fn launch(&self) -> Result<Launched> {
         if let Some(tls) = &self.plan.tls {
             self.write_key_store(tls)?;
         }
-        let log = File::create(self.log()).map_err(Failure::during("cannot write the log of a server"))?;
-        let errors = log.try_clone().map_err(Failure::during("cannot write the log of a server"))?;
         let mut command = java()?;
         // What is written need not outlive the machine, and a small machine starts many of them.
         command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]);
@@ -260,16 +211,8 @@ impl Server {
         let jars = BESIDE.map(|jar| format!(":/usr/share/java/{jar}.jar")).concat();
         command.args(["-cp", &format!("{JAR}{jars}")]);
         command.arg(MAIN).arg(self.folder().join("zoo.cfg"));
-        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(errors);
-        *self.process() = Some(Process::start(command)?);
-        let bound = || {
-            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
-                || self.has_ended()
-                || self.plan.number.is_some()
-        };
-        until("it listens", bound).map_err(|_| self.failure("does not listen"))?;
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        Ok(!log.contains("Address already in use"))
+        let listens = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())).is_ok() || self.plan.number.is_some();
+        self.daemon.launch(command, listens)
     }
 
     /// It wants the key and the certificate in one file.
@@ -278,23 +221,13 @@ impl Server {
         both.and_then(|pem| fs::write(self.folder().join("server.pem"), pem))
             .map_err(Failure::during("cannot write the certificate of a server"))
     }
+}
 
-    fn log(&self) -> PathBuf {
-        self.folder().join("log")
-    }
+impl Deref for Server {
+    type Target = Daemon;
 
-    fn failure(&self, what: &str) -> Failure {
-        let tail = process::tail(&self.log());
-        Failure::new(format!("zookeeper on port {} {what}; its log ends:\n  {tail}", self.port))
-    }
-
-    #[track_caller]
-    fn signal(&self, signal: Signal) {
-        self.process().as_ref().expect("the server runs").signal(signal);
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 
