@@ -170,7 +170,8 @@ fn a_signal_that_was_ignored_stays_ignored() {
     let script = "trap '' HUP; exec \"$@\"";
     let mut nohup = Command::new("sh");
     let inner = stage.leasehold(["run", "k", "--", "sh", "-c", "echo $$ > pid; until [ -e go ]; do sleep 0.02; done"]);
-    nohup.args(["-c", script, "sh"]).arg(inner.get_program()).args(inner.get_args()).current_dir(stage.folder.path());
+    // Behind the argument that lets it mind its signals.
+    nohup.args(["-c", script, "sh"]).args(inner.get_args().skip(1)).current_dir(stage.folder.path());
     let mut holder = Running::start(&mut nohup);
     until("the command runs", || stage.line_in("pid").is_some());
     holder.signal(Signal::HUP);
@@ -336,7 +337,7 @@ fn the_keys_of_a_terminal_reach_the_command_and_the_script_around_it() {
     let inner = "echo ready > ready; read line; echo \\$line > read; echo again > again; exec sleep 1000";
     let script = format!("{program} --store {store} run k -- sh -c \"{inner}\"; echo after > after");
     fs::write(stage.path("script"), script).unwrap();
-    let mut bash = Command::new("bash");
+    let mut bash = minding_signals("bash");
     bash.arg("script").current_dir(stage.folder.path());
     let mut terminal = on_terminal(&bash);
     until("the command runs", || stage.line_in("ready").is_some());

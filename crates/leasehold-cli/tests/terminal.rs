@@ -7,7 +7,6 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Command;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal};
@@ -42,7 +41,7 @@ impl<'a> Shell<'a> {
         tcsetwinsize(&theirs, Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         fcntl_setfl(&ours, OFlags::NONBLOCK).unwrap();
         // The terminal becomes that of a new session, whose leader is the shell.
-        let mut bash = Command::new("setsid");
+        let mut bash = minding_signals("setsid");
         bash.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
         let folder = Path::new(env!("CARGO_BIN_EXE_leasehold")).parent().unwrap();
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());

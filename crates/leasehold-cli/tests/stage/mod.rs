@@ -55,7 +55,7 @@ impl Stage {
 
     /// The program without a store, in an environment of which nothing can leak in.
     pub(crate) fn bare(&self) -> Command {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let mut program = minding_signals(env!("CARGO_BIN_EXE_leasehold"));
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"LEASEHOLD_") || name.as_encoded_bytes().starts_with(b"XDG_") {
                 program.env_remove(name);
@@ -113,6 +113,13 @@ impl Stage {
     pub(crate) fn holder_entry(&self) -> String {
         self.view()["holders"][0]["entry"].as_str().unwrap().to_owned()
     }
+}
+
+/// A program that minds the signals which whoever runs the tests may ignore: `nohup`, or a shell that has them in the background.
+pub(crate) fn minding_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", program]);
+    command
 }
 
 /// A program that runs; a test that fails leaves none behind.
