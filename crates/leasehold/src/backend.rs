@@ -16,10 +16,14 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+mod socket;
 #[cfg(feature = "postgres")]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "_network")]
+mod tls;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 

@@ -20,7 +20,6 @@ pub(super) mod pipe;
 pub(super) mod reply;
 pub(super) mod scan;
 pub(super) mod scripts;
-mod socket;
 mod together;
 pub(super) mod topology;
 mod wire;

@@ -18,7 +18,6 @@ mod names;
 mod note;
 mod request;
 mod session;
-mod socket;
 mod time;
 mod view;
 mod watches;

@@ -25,9 +25,9 @@ async fn a_minority_that_is_stopped_or_dead_costs_nobody_a_lock() {
     for (servers, failing) in [(3, 1), (5, 2)] {
         let quorum = Quorum::of(servers, SHORT);
         let before = lock_keep_and_release(&quorum).await;
-        quorum.servers[..failing].iter().for_each(leasehold_testbed::redis::Server::stop);
+        quorum.servers[..failing].iter().for_each(|server| server.stop());
         let stopped = lock_keep_and_release(&quorum).await;
-        quorum.servers[..failing].iter().for_each(leasehold_testbed::redis::Server::kill);
+        quorum.servers[..failing].iter().for_each(|server| server.kill());
         let dead = lock_keep_and_release(&quorum).await;
         assert!(before < stopped && stopped < dead, "{before} {stopped} {dead}");
     }
@@ -38,11 +38,11 @@ async fn without_a_majority_nothing_is_locked_and_a_holder_is_told_at_its_deadli
     let quorum = Quorum::of(3, SHORT);
     let locks = quorum.connect(SHORT).await;
     let guard = locks.mutex("held").unwrap().lock().await.unwrap();
-    quorum.servers[..2].iter().for_each(leasehold_testbed::redis::Server::stop);
+    quorum.servers[..2].iter().for_each(|server| server.stop());
     let error = soon("the error", locks.mutex("k").unwrap().try_lock()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Expired);
-    quorum.servers[..2].iter().for_each(leasehold_testbed::redis::Server::cont);
+    quorum.servers[..2].iter().for_each(|server| server.cont());
     soon("it works again", locks.mutex("k").unwrap().lock()).await.unwrap();
 }
 

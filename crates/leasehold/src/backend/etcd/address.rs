@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::backend::etcd::Etcd;
-use crate::backend::etcd::wire::{Settings, Tls};
+use crate::backend::etcd::wire::Settings;
+use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
 use crate::url::Url;
 
@@ -31,7 +32,7 @@ impl Builder {
         };
         let mut url = Url::parse(url, PORT)?;
         let name = url.to_string();
-        let tls = encryption(&mut url, encrypted)?;
+        let tls = Tls::of(&mut url, encrypted, "etcds://")?;
         url.refuse_the_rest(&OPTIONS)?;
         if !url.path.is_empty() {
             return Err(Error::option("url", "has a path; what stands before every name is the namespace"));
@@ -56,38 +57,6 @@ impl Builder {
     pub async fn connect(self) -> Result<Etcd> {
         let name = self.name.clone().into();
         Etcd::open(self).await.map_err(|error| error.on(&name).while_doing("connecting"))
-    }
-}
-
-#[cfg(feature = "tls")]
-fn encryption(url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
-    let mut file = |name: &str| match url.take(name)? {
-        None => Ok(None),
-        Some(_) if !encrypted => Err(Error::option(name, "is for an encrypted connection: write etcds://")),
-        Some(path) => match std::fs::read(&path) {
-            Ok(pem) => Ok(Some(pem)),
-            Err(cause) => {
-                Err(Error::option(name, format!("names the file {path:?}, which cannot be read")).caused_by(cause))
-            }
-        },
-    };
-    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        (Some(_), None) => return Err(Error::option("cert", "is given without its key")),
-        (None, Some(_)) => return Err(Error::option("key", "is given without its cert")),
-    };
-    Ok(encrypted.then_some(Tls { ca, identity }))
-}
-
-#[cfg(not(feature = "tls"))]
-fn encryption(_url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
-    match encrypted {
-        false => Ok(None),
-        true => {
-            Err(Error::new(crate::error::ErrorKind::Unsupported, "this program was built without the feature \"tls\""))
-        }
     }
 }
 

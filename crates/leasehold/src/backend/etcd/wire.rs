@@ -18,6 +18,7 @@ use tonic_prost::ProstCodec;
 use crate::backend::etcd::joined::Joined;
 use crate::backend::etcd::message::{self, Authenticate, Authenticated, Empty};
 use crate::backend::etcd::{fault, health};
+use crate::backend::tls::Tls;
 use crate::clock::Timer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
@@ -33,17 +34,6 @@ pub(super) struct Settings {
     pub(super) tls: Option<Tls>,
     /// How long a connection may take to be made, and a request to be answered, before the next server is tried.
     pub(super) patience: Duration,
-}
-
-/// PEM files for an encrypted connection.
-#[derive(Clone)]
-pub(super) struct Tls {
-    /// Whom to trust; `None` for whom this machine trusts.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no encryption without the feature"))]
-    pub(super) ca: Option<Vec<u8>>,
-    /// A certificate and its key, if the server asks for one.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "there is no encryption without the feature"))]
-    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 pub(super) struct Wire {
@@ -295,11 +285,11 @@ async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
 #[cfg(feature = "tls")]
 fn encrypted(endpoint: Endpoint, tls: &Tls) -> Result<Endpoint> {
     use tonic::transport::{Certificate, ClientTlsConfig, Identity};
-    let config = match &tls.ca {
+    let config = match &tls.pem.ca {
         Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    let config = match &tls.identity {
+    let config = match &tls.pem.identity {
         Some((cert, key)) => config.identity(Identity::from_pem(cert, key)),
         None => config,
     };

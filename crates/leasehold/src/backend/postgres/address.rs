@@ -6,8 +6,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use super::Postgres;
-use super::link::Encryption;
 use super::schema::Schema;
+use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
 use crate::url::Url;
 
@@ -34,7 +34,7 @@ pub struct Builder {
 /// What connections are made with.
 pub(super) struct Settings {
     pub(super) config: Config,
-    pub(super) encryption: Option<Encryption>,
+    pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
     /// How many connections at most carry requests. One more listens and renews.
     pub(super) connections: usize,
@@ -52,7 +52,7 @@ impl Builder {
         let name = url.to_string();
         let schema = Schema::new(url.take("schema")?.as_deref().unwrap_or(Schema::DEFAULT))?;
         let connections = url.take_number("connections")?.unwrap_or(CONNECTIONS);
-        let encryption = Encryption::of(&mut url)?;
+        let tls = Tls::of_sslmode(&mut url)?;
         url.refuse_the_rest(&OPTIONS)?;
         let mut config = Config::new();
         for host in &url.hosts {
@@ -73,8 +73,8 @@ impl Builder {
         }
         config.application_name("leasehold");
         // Encrypted or not, as the URL says: nothing that somebody in between could talk us out of.
-        config.ssl_mode(if encryption.is_some() { SslMode::Require } else { SslMode::Disable });
-        let settings = Settings { config, encryption, schema, connections, patience: PATIENCE };
+        config.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
+        let settings = Settings { config, tls, schema, connections, patience: PATIENCE };
         Self { name, settings }.checked()
     }
 

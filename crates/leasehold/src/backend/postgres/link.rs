@@ -15,9 +15,12 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Error as PgError, NoTls, 
 use super::address::Settings;
 use super::fault;
 use super::hub::Hub;
+#[cfg(feature = "tls")]
+use super::tls::Connector;
+#[cfg(not(feature = "tls"))]
+use crate::backend::tls::Tls;
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::url::Url;
 
 /// A connection that requests are sent on, one behind the other.
 #[derive(Debug)]
@@ -154,19 +157,19 @@ impl Drop for Idle<'_> {
 
 async fn connect(settings: &Settings, hub: Option<Arc<Hub>>, ended: Arc<Notify>) -> Result<(Client, AbortHandle)> {
     let refused = |error: PgError| fault::of_connecting(&error);
-    match &settings.encryption {
+    match &settings.tls {
         None => {
             let (client, connection) = settings.config.connect(NoTls).await.map_err(refused)?;
             Ok((client, tokio::spawn(drive(connection, hub, ended)).abort_handle()))
         }
         #[cfg(feature = "tls")]
-        Some(encryption) => {
-            let connector = encryption.connector()?;
+        Some(tls) => {
+            let connector = Connector(tokio_rustls::TlsConnector::from(tls.config.clone()));
             let (client, connection) = settings.config.connect(connector).await.map_err(refused)?;
             Ok((client, tokio::spawn(drive(connection, hub, ended)).abort_handle()))
         }
         #[cfg(not(feature = "tls"))]
-        Some(Encryption {}) => unreachable!("an encrypted address is refused without the feature"),
+        Some(Tls {}) => unreachable!("an encrypted address is refused without the feature"),
     }
 }
 
@@ -182,36 +185,4 @@ where
         }
     }
     ended.notify_one();
-}
-
-#[cfg(feature = "tls")]
-pub(super) use super::tls::Encryption;
-
-#[cfg(not(feature = "tls"))]
-#[derive(Clone)]
-pub(super) struct Encryption {}
-
-impl Encryption {
-    /// As the URL asks for it. What lies between no encryption and a verified one is refused: it helps against nobody who
-    /// can put himself between us and the server.
-    pub(super) fn of(url: &mut Url) -> Result<Option<Self>> {
-        let encrypted = match url.take("sslmode")?.as_deref() {
-            None | Some("disable") => false,
-            Some("verify-full") => true,
-            Some(_) => {
-                let why =
-                    "is neither \"verify-full\" nor \"disable\": encryption without verification fools only its user";
-                return Err(Error::option("sslmode", why));
-            }
-        };
-        Self::from_files(url, encrypted, "sslmode=verify-full")
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn from_files(_url: &mut Url, encrypted: bool, _hint: &str) -> Result<Option<Self>> {
-        match encrypted {
-            false => Ok(None),
-            true => Err(Error::new(ErrorKind::Unsupported, "this program was built without the feature \"tls\"")),
-        }
-    }
 }

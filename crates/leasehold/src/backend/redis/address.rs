@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::backend::redis::Redis;
 use crate::backend::redis::scripts::Layout;
-use crate::backend::redis::topology::{Login, Servers, Tls, Topology};
+use crate::backend::redis::topology::{Login, Servers, Topology};
+use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
 use crate::url::Url;
 
@@ -50,7 +51,7 @@ impl Builder {
         };
         let replicas = url.take_number("replicas")?.unwrap_or(0);
         let sentinel_login = Login { user: url.take("sentinel-user")?, password: url.take("sentinel-password")? };
-        let tls = encryption(&mut url, encrypted)?;
+        let tls = Tls::of(&mut url, encrypted, "rediss://")?;
         url.refuse_the_rest(&OPTIONS)?;
         let (servers, db) = servers(&url, base)?;
         let login = Login { user: url.user.clone(), password: url.password.clone() };
@@ -111,41 +112,5 @@ fn servers(url: &Url, base: &str) -> Result<(Servers, i64)> {
             [host] => Ok((Servers::One(host.clone()), database(&url.path)?)),
             _ => Err(Error::option("url", "names several hosts: are they redis+sentinel:// or redis+cluster://?")),
         },
-    }
-}
-
-#[cfg(feature = "tls")]
-pub(in crate::backend) fn encryption(url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
-    let mut file = |name: &str| match url.take(name)? {
-        None => Ok(None),
-        Some(_) if !encrypted => Err(Error::option(name, "is for an encrypted connection: write rediss://")),
-        Some(path) => match std::fs::read(&path) {
-            Ok(pem) => Ok(Some(pem)),
-            Err(cause) => {
-                Err(Error::option(name, format!("names the file {path:?}, which cannot be read")).caused_by(cause))
-            }
-        },
-    };
-    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        (Some(_), None) => return Err(Error::option("cert", "is given without its key")),
-        (None, Some(_)) => return Err(Error::option("key", "is given without its cert")),
-    };
-    if encrypted {
-        // Whoever has chosen a provider for this process already has chosen for us too.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    }
-    Ok(encrypted.then_some(Tls { ca, identity }))
-}
-
-#[cfg(not(feature = "tls"))]
-pub(in crate::backend) fn encryption(_url: &mut Url, encrypted: bool) -> Result<Option<Tls>> {
-    match encrypted {
-        false => Ok(None),
-        true => {
-            Err(Error::new(crate::error::ErrorKind::Unsupported, "this program was built without the feature \"tls\""))
-        }
     }
 }

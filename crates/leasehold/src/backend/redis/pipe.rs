@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::backend::redis::command::Command;
 use crate::backend::redis::frames::Frames;
 use crate::backend::redis::together::{Joinable, Together};
+use crate::backend::socket::Stream;
 use crate::clock::{Clock, Moment};
 use crate::sync::locked;
 
@@ -35,11 +36,6 @@ const TOGETHER_MAX: usize = 32;
 
 /// How much is read at once.
 const READ_MAX: usize = 16 * 1024;
-
-/// Where bytes go to and come from.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection. It is closed when nobody has it any more.
 #[derive(Clone)]

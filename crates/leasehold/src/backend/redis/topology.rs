@@ -9,7 +9,8 @@ use redis::{RedisResult, ServerErrorKind, Value};
 use crate::backend::redis::command::Command;
 use crate::backend::redis::fault;
 use crate::backend::redis::pipe::{Hear, Pipe};
-use crate::backend::redis::socket;
+use crate::backend::socket;
+use crate::backend::tls::Tls;
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::url::Host;
@@ -39,15 +40,6 @@ pub(in crate::backend) enum Servers {
 pub(in crate::backend) struct Login {
     pub(in crate::backend) user: Option<String>,
     pub(in crate::backend) password: Option<String>,
-}
-
-/// PEM texts for an encrypted connection. Certificates are always verified; without a CA, by the system's.
-#[derive(Clone, Default)]
-pub(in crate::backend) struct Tls {
-    #[cfg(feature = "tls")]
-    pub(in crate::backend) ca: Option<Vec<u8>>,
-    #[cfg(feature = "tls")]
-    pub(in crate::backend) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Who has which keys, as far as we know.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::io::IoThread;
-use crate::backend::redis::address::encryption;
 use crate::backend::redis::topology::{Login, Servers, Topology};
 use crate::backend::redlock::connection::Server;
 use crate::backend::redlock::node::Node;
 use crate::backend::redlock::{LONGEST, PATIENCE, Redlock, Settings};
+use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
 use crate::lease::deadline;
 use crate::url::Url;
@@ -45,7 +45,7 @@ impl Builder {
         };
         let (blank_accepted, eviction_accepted) = (accepted("blank")?, accepted("eviction")?);
         let longest = url.take_number("longest")?.map_or(LONGEST, Duration::from_secs);
-        let tls = encryption(&mut url, encrypted)?;
+        let tls = Tls::of(&mut url, encrypted, "redlocks://")?;
         url.refuse_the_rest(&OPTIONS)?;
         let db = match &url.path[..] {
             "" => 0,

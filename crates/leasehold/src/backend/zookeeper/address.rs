@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::backend::tls::Tls;
 use crate::backend::zookeeper::Zookeeper;
 use crate::backend::zookeeper::names::{Layout, Paths};
 use crate::backend::zookeeper::request::Rights;
 use crate::backend::zookeeper::session::{Login, Servers};
-use crate::backend::zookeeper::socket;
 use crate::error::{Error, Result};
 use crate::url::Url;
 
@@ -58,7 +58,7 @@ impl Builder {
             (Some("creator"), None) => return Err(Error::option("acl", "is for a user, and the URL names none")),
             (Some(_), _) => return Err(Error::option("acl", "is neither \"open\" nor \"creator\"")),
         };
-        let tls = socket::encryption(&mut url, encrypted)?;
+        let tls = Tls::of(&mut url, encrypted, "zookeepers://")?;
         url.refuse_the_rest(&OPTIONS)?;
         let chroot = chroot(&url.path)?;
         let servers = Servers { hosts: url.hosts, login, tls, patience: PATIENCE };

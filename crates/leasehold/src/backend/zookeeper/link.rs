@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::backend::socket::Stream;
 use crate::backend::zookeeper::fault::Trouble;
 use crate::backend::zookeeper::jute::{Reader, Writer};
 use crate::backend::zookeeper::request::{Ask, Event, op};
@@ -26,11 +27,6 @@ mod xid {
     pub(super) const PING: i32 = -2;
     pub(super) const AUTH: i32 = -4;
 }
-
-/// Where bytes go to and come from.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// What a request came to: the body of its answer.
 pub(super) type Answer = Result<Vec<u8>, Trouble>;

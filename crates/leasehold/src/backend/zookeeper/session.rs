@@ -15,10 +15,11 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::backend::socket::{self, Stream};
+use crate::backend::tls::Tls;
 use crate::backend::zookeeper::fault::Trouble;
-use crate::backend::zookeeper::link::{Answer, Frames, Link, Stream, framed};
+use crate::backend::zookeeper::link::{Answer, Frames, Link, framed};
 use crate::backend::zookeeper::request::{self, Ask, Event, Hello, Welcome, code};
-use crate::backend::zookeeper::socket::{self, Tls};
 use crate::clock::{Clock, Moment, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
