@@ -1,5 +1,7 @@
 //! Fencing tokens, and the gate by which a resource refuses a holder that woke up too late.
 
+pub mod sql;
+
 use std::fmt;
 use std::num::{NonZeroU64, ParseIntError};
 use std::str::FromStr;
