@@ -5,9 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use rustix::fs::statvfs;
 use tempfile::TempDir;
 
 use crate::{Failure, Result};
+
+/// How many bytes of memory must be left for one more server.
+const ROOM_MIN: u64 = 2 << 30;
 
 const PREFIX: &str = "leasehold-testbed-";
 
@@ -20,12 +24,13 @@ pub(crate) fn make() -> Result<TempDir> {
     make_in(&std::env::temp_dir(), &MINE)
 }
 
-/// The same in memory, where there is such a place: for a server that has every write on disk before it answers, while
-/// others keep the disk busy. What it wrote survives its process.
+/// The same in memory, where there is room: for a server that has to answer in time while others keep the disk busy. What it
+/// wrote survives its process.
 pub(crate) fn make_in_memory() -> Result<TempDir> {
     static MINE: OnceLock<(PathBuf, File)> = OnceLock::new();
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { make_in(memory, &MINE) } else { make() }
+    let has_room = statvfs(memory).is_ok_and(|room| room.f_bavail * room.f_frsize > ROOM_MIN);
+    if has_room { make_in(memory, &MINE) } else { make() }
 }
 
 fn make_in(all: &Path, mine: &OnceLock<(PathBuf, File)>) -> Result<TempDir> {

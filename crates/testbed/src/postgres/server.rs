@@ -73,7 +73,7 @@ impl Builder {
     /// Starts it, and returns when it answers.
     pub fn start(&self) -> Result<Server> {
         let server = on_a_free_port(|| {
-            let folder = folder::make()?;
+            let folder = if self.durable { folder::make()? } else { folder::make_in_memory()? };
             unprivileged::give_folder(&folder)?;
             let daemon = Daemon::new("postgres", ports::free()?, folder);
             let clock = self.own_clock.then(WallClock::new).transpose()?;
@@ -92,7 +92,7 @@ impl Builder {
     fn text(&self, port: u16, folder: &Path) -> String {
         let mut text = format!(
             "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nmax_connections = 1000\n\
-             shared_buffers = 32MB\nlog_timezone = 'UTC'\n",
+             shared_buffers = 32MB\nlog_timezone = 'UTC'\ndynamic_shared_memory_type = mmap\n",
             folder.display()
         );
         if !self.durable {
