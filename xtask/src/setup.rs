@@ -1,6 +1,7 @@
 //! Installs what is missing, and says so. Where nothing is missing it changes nothing.
 
 mod etcd;
+mod mysql;
 mod packages;
 mod peers;
 mod postgres;
@@ -33,7 +34,14 @@ pub(crate) fn run() -> Result {
         sh::run(sh::cargo(&install).arg(tools()))?;
     }
     let peers = peers::Missing::find();
-    let packages = [etcd::packages(), postgres::packages(), redis::packages(), zookeeper::packages(), peers.packages()];
+    let packages = [
+        etcd::packages(),
+        mysql::packages(),
+        postgres::packages(),
+        redis::packages(),
+        zookeeper::packages(),
+        peers.packages(),
+    ];
     packages::install(&packages.concat())?;
     redis::link_server()?;
     peers.install()

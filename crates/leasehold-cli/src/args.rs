@@ -35,7 +35,7 @@ pub(crate) struct Global {
     /// sqlite:/path/to/file.db is for the processes of one machine. Several machines share redis://host:6379,
     /// redis+sentinel://host:26379,host/name (the master that sentinels name) or redis+cluster://host:6379,host;
     /// rediss in place of redis encrypts the connection. So do those who reach etcd://host:2379,host,host, with etcds.
-    /// postgres://host/database keeps them in tables of PostgreSQL.
+    /// postgres://host/database and mysql://host/database keep them in tables.
     /// zookeeper://host:2181,host,host/folder is a ZooKeeper ensemble, zookeepers the same, encrypted.
     ///
     /// Without it, the environment variable LEASEHOLD_URL names the store, then "store" in
@@ -326,14 +326,16 @@ pub(crate) struct Schema {
     /// The kind of database
     #[arg(value_name = "STORE")]
     pub(crate) database: Database,
-    /// The schema that the tables are to be in, as with ?schema= in the URL of the store
-    #[arg(long, value_name = "SCHEMA", default_value = "leasehold")]
-    pub(crate) name: String,
+    /// The schema that the tables are to be in, as with ?schema= in a URL of PostgreSQL; or what their names begin with, as
+    /// with ?prefix= in a URL of MySQL
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 /// A store that keeps locks in tables.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Database {
+    Mysql,
     Postgres,
 }
 

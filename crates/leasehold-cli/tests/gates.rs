@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use leasehold::fence::sql;
-use leasehold_testbed::postgres;
+use leasehold_testbed::{mysql, postgres};
 use rustix::process::Signal;
 
 use stage::{Running, Stage, until};
@@ -22,7 +22,7 @@ fn is_overtaken_and_refused(stage: &Stage, url: &str, write: &str) {
         program.args(["--store", url, "run", "--ttl", "2s", "ledger", "--", "sh", "-c", script]);
         Running::start(program.stdout(Stdio::null()).stderr(Stdio::null()))
     };
-    let late = run(&format!("echo > holds; while [ ! -e go ]; do sleep 0.02; done; who=late; {write}; echo $? > late"));
+    let late = run(&format!("echo > holds; while [ ! -e go ]; do sleep 0.02; done; who=late; {write}\necho $? > late"));
     until("it holds", || stage.line_in("holds").is_some());
     late.signal(Signal::STOP);
     assert_eq!(run(&format!("who=next; {write}")).code(), Some(0));
@@ -52,6 +52,33 @@ fn a_table_of_postgres_refuses_the_write_of_a_holder_that_was_stopped_and_overta
         &server.url(),
         &format!("{psql} -v token=$LEASEHOLD_TOKEN -v who=$who -f write.sql"),
     );
+    assert_eq!(server.sql("SELECT writer FROM ledger"), "next");
+}
+
+#[test]
+fn a_table_of_mysql_refuses_the_write_of_a_holder_that_was_stopped_and_overtaken() {
+    let (stage, server) = (Stage::new(), mysql::Server::shared());
+    server.sql("CREATE TABLE ledger (writer text); INSERT INTO ledger VALUES ('nobody')");
+    server.sql(sql::mysql::TABLE);
+    let bound = |statement: &str, values: &[&str]| {
+        values.iter().fold(statement.to_owned(), |bound, value| bound.replacen('?', value, 1))
+    };
+    // The shell puts token and name in; a stale token ends the session, and with it the transaction.
+    let script = format!(
+        "DELIMITER //\n\
+         BEGIN NOT ATOMIC\n\
+         START TRANSACTION;\n\
+         {};\n\
+         IF NOT EXISTS ({}) THEN SIGNAL SQLSTATE '45000'; END IF;\n\
+         UPDATE ledger SET writer = '$who';\n\
+         COMMIT;\n\
+         END //\n",
+        bound(sql::mysql::REMEMBER, &["'ledger'", "$LEASEHOLD_TOKEN", "$LEASEHOLD_TOKEN"]),
+        bound(sql::mysql::ADMIT, &["'ledger'", "$LEASEHOLD_TOKEN"]),
+    );
+    let client = format!("mariadb --no-defaults -h127.0.0.1 -P{} -ulocks shop", server.port());
+    let write = format!("{client} <<-END || (exit {STALE})\n{script}END\n");
+    is_overtaken_and_refused(&stage, &server.url(), &write);
     assert_eq!(server.sql("SELECT writer FROM ledger"), "next");
 }
 

@@ -9,6 +9,8 @@ pub mod etcd;
 #[cfg(feature = "_network")]
 mod io;
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod notices;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -18,7 +20,7 @@ pub mod redis;
 pub mod redlock;
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 mod socket;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -84,6 +84,7 @@
 //! | `memory:NAME` | the same, shared by all who use that name in this process |
 //! | `sqlite:` | a file of this user's, shared by all processes of this machine (feature `sqlite`, or `sqlite-bundled`) |
 //! | `sqlite:PATH` | that file, shared by all processes of this machine that may write it |
+//! | `mysql://HOST/DATABASE` | tables of a MySQL or MariaDB database, shared likewise (feature `mysql`) |
 //! | `postgres://HOST/DATABASE` | tables of a PostgreSQL database, shared likewise (feature `postgres`) |
 //! | `redis://HOST` | a Redis server, shared by all machines that reach it (feature `redis`) |
 //! | `redis+sentinel://HOST,HOST/NAME` | the master that these sentinels know by that name |

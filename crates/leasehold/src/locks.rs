@@ -8,6 +8,8 @@ use std::time::Duration;
 #[cfg(feature = "etcd")]
 use crate::backend::etcd::{self, Etcd};
 use crate::backend::memory::Memory;
+#[cfg(feature = "mysql")]
+use crate::backend::mysql::{self, MySql};
 #[cfg(feature = "postgres")]
 use crate::backend::postgres::{self, Postgres};
 #[cfg(feature = "redis")]
@@ -58,6 +60,7 @@ pub struct Locks {
 /// | `memory:NAME` | this process's memory, shared by all who use that name |
 /// | `sqlite:` | a file of this user's, `$XDG_STATE_HOME/leasehold/leasehold.db` (feature `sqlite`) |
 /// | `sqlite:PATH` | that file, shared by all processes of this machine that may write it (feature `sqlite`) |
+/// | `mysql://user:password@HOST:3306/DATABASE` | tables of a MySQL or MariaDB database (feature `mysql`) |
 /// | `postgres://user:password@HOST:5432/DATABASE` | tables of a PostgreSQL database (feature `postgres`) |
 /// | `redis://user:password@HOST:6379/0` | a Redis server, shared by all machines that reach it (feature `redis`) |
 /// | `redis+sentinel://HOST:26379,HOST/NAME` | the master that these sentinels know by that name (feature `redis`) |
@@ -265,6 +268,8 @@ impl Builder {
             Address::Sqlite(path) => Arc::new(driver.open(move || Sqlite::open_named(&path)).await?),
             #[cfg(feature = "etcd")]
             Address::Etcd(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
+            #[cfg(feature = "mysql")]
+            Address::MySql(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "postgres")]
             Address::Postgres(builder) => Arc::new(builder.patience(deadline::attempt_limit(ttl)).connect().await?),
             #[cfg(feature = "redis")]
@@ -298,6 +303,8 @@ enum Address {
     Sqlite(String),
     #[cfg(feature = "etcd")]
     Etcd(Box<etcd::Builder>),
+    #[cfg(feature = "mysql")]
+    MySql(Box<mysql::Builder>),
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Builder>),
     #[cfg(feature = "redis")]
@@ -320,6 +327,8 @@ impl Address {
             ("sqlite", path) => Ok(Self::Sqlite(path)),
             #[cfg(feature = "etcd")]
             ("etcd" | "etcds", _) => Ok(Self::Etcd(Box::new(Etcd::builder(url)?))),
+            #[cfg(feature = "mysql")]
+            ("mysql" | "mariadb", _) => Ok(Self::MySql(Box::new(MySql::builder(url)?))),
             #[cfg(feature = "postgres")]
             ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(Postgres::builder(url)?))),
             #[cfg(feature = "redis")]

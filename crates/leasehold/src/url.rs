@@ -53,7 +53,14 @@ impl Url {
     }
 
     /// Takes an option out, so that those left at the end are those that nobody knows.
-    #[cfg(any(test, feature = "postgres", feature = "redis", feature = "tls", feature = "zookeeper"))]
+    #[cfg(any(
+        test,
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "tls",
+        feature = "zookeeper"
+    ))]
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<String>> {
         let Some(at) = self.options.iter().position(|(option, _)| option == name) else { return Ok(None) };
         let (_, value) = self.options.remove(at);
@@ -64,7 +71,7 @@ impl Url {
     }
 
     /// Takes an option out that has a number for its value.
-    #[cfg(any(test, feature = "postgres", feature = "redis"))]
+    #[cfg(any(test, feature = "mysql", feature = "postgres", feature = "redis"))]
     pub(crate) fn take_number<N: std::str::FromStr>(&mut self, name: &str) -> Result<Option<N>> {
         let Some(value) = self.take(name)? else { return Ok(None) };
         value

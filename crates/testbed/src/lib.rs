@@ -22,6 +22,7 @@ pub mod etcd;
 mod failure;
 mod folder;
 pub mod interop;
+pub mod mysql;
 mod ports;
 pub mod postgres;
 mod process;

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use leasehold_testbed::Result;
 use leasehold_testbed::etcd;
 use leasehold_testbed::redis::{Cluster, Sentinel, Server};
-use leasehold_testbed::{postgres, zookeeper};
+use leasehold_testbed::{mysql, postgres, zookeeper};
 
 const HELP: &str = "\
 testbed <servers>
 
   etcd        one etcd server
+  mysql       one MariaDB server
   postgres    one PostgreSQL server
   redis       one Redis server
   cluster     a Redis Cluster of three masters
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["etcd"] => run(etcd::Cluster::start, |cluster| vec![cluster.url()]),
+        ["mysql"] => run(mysql::Server::start, |server| vec![server.url()]),
         ["postgres"] => run(postgres::Server::start, |server| vec![server.url()]),
         ["redis"] => run(Server::start, |server| vec![server.url()]),
         ["cluster"] => run(|| Cluster::start(3, 0), Cluster::urls),

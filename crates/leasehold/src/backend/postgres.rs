@@ -30,7 +30,7 @@ use tokio_postgres::Row;
 
 use crate::backend::io::IoThread;
 use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
-use crate::backend::sql::{LINE_MAX, client_id, columns, micros};
+use crate::backend::sql::{LINE_MAX, columns, micros};
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
     Patience, Place, Query, Renewal, Request, Standing, Version,
@@ -110,7 +110,7 @@ impl Postgres {
         let Builder { name, settings } = builder;
         let statements = Statements::in_schema(|statement| settings.schema.named(statement));
         let pool = Arc::new(Pool::new(Arc::new(settings)));
-        let hub = Arc::new(Hub::new(client_id()));
+        let hub = Arc::new(Hub::new());
         let io = IoThread::start("leasehold-postgres")?;
         // On the heap, or whoever awaits a connection would carry all of this.
         let seat = io.run(Box::pin(Ear::start(pool.clone(), hub.clone()))).await?;

@@ -23,7 +23,7 @@ const WHOLE: i64 = 1 << 32;
 const HEIRS: u32 = 3;
 
 /// How many times less often a waiter looks that is asked about anyway.
-const POLLED_SLOWER: u32 = 4;
+const POLLED_SLOWER: u32 = 16;
 
 /// How a claim is written down: its weight, and the capacity that it sees. The rule can be counted with both.
 pub(super) fn columns(claim: Claim) -> (i64, i64) {
@@ -53,14 +53,11 @@ pub(super) fn ticket(number: i64) -> Result<Ticket> {
 }
 
 /// How soon a waiter looks again: with that many ahead of it, of whom so many hold, and the first lease of theirs that ends.
-/// One that is asked about with all others of its client looks less often by itself.
+/// One that is asked about with all others of its client looks less often by itself, unless it is the next.
 pub(super) fn recheck_in(ahead: u32, holders: u32, soonest: Duration, polled: bool) -> Duration {
-    let is_heir = ahead.saturating_sub(holders) < HEIRS;
-    match (is_heir, polled) {
-        (true, _) => queue::recheck_in(ahead, soonest),
-        (false, false) => queue::recheck_in(ahead, Duration::MAX),
-        (false, true) => queue::recheck_in(ahead.saturating_mul(POLLED_SLOWER), Duration::MAX),
-    }
+    let behind = ahead.saturating_sub(holders);
+    let slower = if polled && behind > 0 { POLLED_SLOWER } else { 1 };
+    queue::recheck_in(ahead.saturating_mul(slower), if behind < HEIRS { soonest } else { Duration::MAX })
 }
 
 pub(super) fn micros(span: Duration) -> i64 {
@@ -74,13 +71,6 @@ pub(super) fn span(micros: i64) -> Duration {
 
 pub(super) fn protocol(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, why)
-}
-
-/// 128 random bits, by which a client is known to others.
-pub(super) fn client_id() -> String {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).expect("the operating system hands out random bytes");
-    format!("{:032x}", u128::from_ne_bytes(id))
 }
 
 #[cfg(test)]

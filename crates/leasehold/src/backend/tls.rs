@@ -17,7 +17,7 @@ use crate::url::Url;
 #[derive(Clone)]
 pub(in crate::backend) struct Tls {
     /// For client libraries that want texts.
-    #[cfg(all(feature = "tls", feature = "etcd"))]
+    #[cfg(all(feature = "tls", any(feature = "etcd", feature = "mysql")))]
     pub(in crate::backend) pem: Arc<Pem>,
     #[cfg(all(feature = "tls", any(feature = "postgres", feature = "redis", feature = "zookeeper")))]
     pub(in crate::backend) config: Arc<ClientConfig>,
@@ -34,7 +34,7 @@ pub(in crate::backend) struct Pem {
 impl Tls {
     /// As `sslmode` asks for it. What lies between no encryption and a verified one is refused: it helps against nobody who
     /// can put himself between us and the server.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(in crate::backend) fn of_sslmode(url: &mut Url) -> Result<Option<Self>> {
         let encrypted = match url.take("sslmode")?.as_deref() {
             None | Some("disable") => false,
@@ -79,7 +79,7 @@ impl Tls {
         Ok(Some(Self {
             #[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
             config: _config,
-            #[cfg(feature = "etcd")]
+            #[cfg(any(feature = "etcd", feature = "mysql"))]
             pem: Arc::new(pem),
         }))
     }

@@ -32,7 +32,7 @@ pub(super) enum Heard {
 
 #[derive(Debug)]
 pub(super) struct Hub {
-    /// By which others address us.
+    /// By which others address us: 128 random bits.
     pub(super) client: String,
     pub(super) waiters: Arc<Waiters>,
     pub(super) notices: NoticeBoard,
@@ -50,9 +50,11 @@ struct Topic {
 }
 
 impl Hub {
-    pub(super) fn new(client: String) -> Self {
+    pub(super) fn new() -> Self {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).expect("the operating system hands out random bytes");
         Self {
-            client,
+            client: format!("{:032x}", u128::from_ne_bytes(id)),
             waiters: Arc::default(),
             notices: NoticeBoard::new(),
             followed: Mutex::default(),

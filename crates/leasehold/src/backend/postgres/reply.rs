@@ -87,8 +87,9 @@ pub(super) fn renewal(renewed: &Result<HashMap<Vec<u8>, bool>>, lease: &Lease) -
 pub(super) fn stand(row: &Row) -> Result<Stand> {
     let id: Vec<u8> = column(row, "entry")?;
     let id = id.try_into().map_err(|_| protocol("an entry's id has not 16 bytes"))?;
-    let (ticket, ahead) = (sql::ticket(column(row, "ticket")?)?, count(row, "ahead")?);
-    Ok(Stand { entry: EntryId(u128::from_be_bytes(id)), ticket, holds: column(row, "holds")?, ahead })
+    let (ticket, first) = (sql::ticket(column(row, "ticket")?)?, sql::ticket(column(row, "first")?)?);
+    let (entry, ahead) = (EntryId(u128::from_be_bytes(id)), count(row, "ahead")?);
+    Ok(Stand { entry, ticket, holds: column(row, "holds")?, ahead, first })
 }
 
 /// The answer of `leave`.

@@ -360,12 +360,15 @@ LANGUAGE sql AS $$
     DELETE FROM leasehold.watcher WHERE namespace = p_namespace AND name = p_name AND client = p_client
 $$;
 
--- Where entries stand, for a client that cannot be told: which of them hold, and how many of the nearest are ahead.
-CREATE FUNCTION leasehold.stand(p_entries bytea[], OUT entry bytea, OUT ticket bigint, OUT holds boolean, OUT ahead bigint)
+-- Where entries stand, for a client that cannot be told: which of them hold, how many of the nearest are ahead, and who is
+-- the first in line, which changes whenever the line moves.
+CREATE FUNCTION leasehold.stand(p_entries bytea[], OUT entry bytea, OUT ticket bigint, OUT holds boolean, OUT ahead bigint,
+    OUT first bigint)
 RETURNS SETOF record LANGUAGE sql STABLE AS $$
     SELECT e.entry, e.ticket, e.holds, (SELECT count(*) FROM (
         SELECT FROM leasehold.entry a
-        WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket LIMIT 16) AS near)
+        WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket LIMIT 16) AS near),
+        (SELECT min(a.ticket) FROM leasehold.entry a WHERE a.namespace = e.namespace AND a.name = e.name)
     FROM unnest(p_entries) AS w (entry) JOIN leasehold.entry e ON e.entry = w.entry
 $$;
 

@@ -1,5 +1,6 @@
 //! Finding out for all waiters of this client at once, where the server cannot tell them.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::fence::Ticket;
 const SOON: Duration = Duration::from_millis(10);
 
 /// How long at most until it is asked again, for the first in line; n times that for the n-th, as far as the fourth.
-const FIRST_MAX: Duration = Duration::from_millis(250);
+const FIRST_MAX: Duration = Duration::from_millis(300);
 const FIRST_FEW: u32 = 4;
 
 /// The same for the n-th of those behind.
@@ -29,8 +30,10 @@ pub(in crate::backend) struct Stand {
     pub(in crate::backend) entry: EntryId,
     pub(in crate::backend) ticket: Ticket,
     pub(in crate::backend) holds: bool,
-    /// How many are ahead, as far as that matters.
+    /// How many are ahead at most, as far as that matters.
     pub(in crate::backend) ahead: u32,
+    /// The ticket of the first in its line: another one whenever the line moves.
+    pub(in crate::backend) first: Ticket,
 }
 
 /// Asks where the waiters stand until the runtime ends, and tells them. One question for all of them: what it costs depends
@@ -42,9 +45,9 @@ pub(in crate::backend) async fn poll(
     let timer = Timer::on_callers_runtime(Clock::boot());
     let mut pause = SOON;
     let mut nearest = None;
+    let mut firsts = Vec::new();
     loop {
-        let waiting = waiters.in_line();
-        if waiting.is_empty() {
+        if waiters.in_line().is_empty() {
             (pause, nearest) = (SOON, None);
             waiters.joined.notified().await;
             continue;
@@ -55,11 +58,14 @@ pub(in crate::backend) async fn poll(
         };
         // It is asked at once if one of ours has just left, and soon if one has joined.
         timer.within(pause, select(pin!(joined), pin!(waiters.stirred.notified()))).await;
-        let before = nearest;
+        let waiting = waiters.in_line();
         let moved = match ask(waiting.clone()).await {
             Ok(stands) => {
                 nearest = stands.iter().filter(|stand| !stand.holds).map(|stand| stand.ahead).min();
-                tell(&waiters, &waiting, &stands) || nearest != before
+                let before = std::mem::replace(&mut firsts, stands.iter().map(|stand| stand.first.0).collect());
+                firsts.sort_unstable();
+                firsts.dedup();
+                tell(&waiters, &waiting, &stands) || firsts != before
             }
             Err(error) => {
                 tracing::debug!(target: "leasehold::sql", %error, "cannot ask where waiters stand");
@@ -76,9 +82,10 @@ fn pause_max(ahead: u32) -> Duration {
 
 /// Whether anybody had to be told anything.
 fn tell(waiters: &Waiters, asked: &[EntryId], stands: &[Stand]) -> bool {
+    let stands: HashMap<EntryId, &Stand> = stands.iter().map(|stand| (stand.entry, stand)).collect();
     let mut told = false;
     for entry in asked {
-        let news = match stands.iter().find(|stand| stand.entry == *entry) {
+        let news = match stands.get(entry) {
             None => News::Gone,
             Some(stand) if stand.holds => News::Granted(stand.ticket),
             Some(_) => continue,
@@ -94,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_with_a_thousand_waiters_asks_four_times_a_second_and_one_far_from_its_turn_hardly_ever() {
-        assert_eq!(pause_max(1), Duration::from_millis(250));
-        assert_eq!(pause_max(4), Duration::from_secs(1));
+    fn a_client_with_a_thousand_waiters_asks_three_times_a_second_and_one_far_from_its_turn_hardly_ever() {
+        assert_eq!(pause_max(1), Duration::from_millis(300));
+        assert_eq!(pause_max(4), Duration::from_millis(1200));
         assert_eq!(pause_max(16), Duration::from_secs(16));
     }
 }

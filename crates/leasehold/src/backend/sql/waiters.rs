@@ -21,6 +21,7 @@ pub(in crate::backend) enum News {
     /// It is not in line any more.
     Gone,
     /// Something may have been missed.
+    #[cfg(feature = "postgres")]
     LookAgain,
 }
 
@@ -75,6 +76,7 @@ impl Waiters {
     }
 
     /// Messages may have been missed: everybody looks for themselves.
+    #[cfg(feature = "postgres")]
     pub(in crate::backend) fn let_all_look(&self) {
         for waiter in locked(&self.waiters).values_mut().filter(|waiter| waiter.told.is_none()) {
             waiter.hear(News::LookAgain);
@@ -96,6 +98,7 @@ impl Waiters {
                 Poll::Ready(Some(Standing::Holding { ticket, token: token(waiter.claim, ticket), lease }))
             }
             Some(News::Gone) => Poll::Ready(Some(gone())),
+            #[cfg(feature = "postgres")]
             Some(News::LookAgain) => Poll::Ready(None),
             None => {
                 waiter.waker = Some(waker.clone());

@@ -1,0 +1,416 @@
+//! The store on MySQL and MariaDB: fair and fenced, on the server's clock. The server cannot tell anybody anything, so those
+//! who wait are asked about, all of one client together.
+//!
+//! Every verb is one call of a procedure of ours: it happens entirely or not at all, and commits once. Trips: one to enter,
+//! one to leave, two for a few hundred renewals.
+
+mod address;
+mod checkup;
+mod fault;
+mod pool;
+mod reply;
+mod schema;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::stream;
+use mysql_async::{Row, Value};
+
+use crate::backend::io::IoThread;
+use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
+use crate::backend::sql::polling::{self, Stand};
+use crate::backend::sql::waiters::Waiters;
+use crate::backend::sql::{LINE_MAX, columns, micros};
+use crate::backend::{
+    Annotation, Asked, Backend, Capabilities, Departure, EntryId, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
+    Patience, Place, Query, Renewal, Request, Standing, Verdict, Version,
+};
+use crate::clock::{Clock, Timer};
+use crate::error::Result;
+use crate::key::{Key, Namespace};
+
+use checkup::Health;
+use pool::{Pool, Question};
+use schema::Prefix;
+
+pub use address::Builder;
+
+/// The most leases in one statement, which locks so many rows at a time.
+const RENEWED_TOGETHER_MAX: usize = 500;
+
+/// How often the server is asked to take out what nobody comes back for. It does so once a minute, whoever asks.
+const SWEEP_EVERY: Duration = Duration::from_secs(20);
+
+/// Lines kept in tables of a MySQL or MariaDB database.
+pub struct MySql {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    io: IoThread,
+    pool: Arc<Pool>,
+    waiters: Arc<Waiters>,
+    calls: Calls,
+}
+
+/// What is called, with the prefix in it.
+struct Calls {
+    enter: String,
+    leave: String,
+    ask_to_yield: String,
+    annotate: String,
+    list: String,
+    entry: String,
+}
+
+impl MySql {
+    /// Connects to the database that `url` names. See [`MySql::builder`] for the URLs.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url)?.connect().await
+    }
+
+    /// Settings for a connection to `mysql://user:password@host:3306/database`, or `mariadb://`; user, password and port may be
+    /// left out.
+    ///
+    /// Options behind a `?`: `prefix=locks_` names the tables so rather than `leasehold_`; `connections=16` allows so many
+    /// connections; `galera=accept` accepts a server of a Galera cluster; `sslmode=verify-full` encrypts the connection
+    /// (feature `tls`), and `ca`, `cert` and `key` name PEM files for that.
+    pub fn builder(url: &str) -> Result<Builder> {
+        Builder::parse(url)
+    }
+
+    /// The statements that make the tables and procedures, for somebody to apply who may.
+    pub fn schema(prefix: &str) -> Result<String> {
+        Ok(Prefix::new(prefix)?.tables())
+    }
+
+    async fn open(builder: Builder) -> Result<Self> {
+        let Builder { name, settings } = builder;
+        let calls = Calls::with_prefix(&settings.prefix);
+        let io = IoThread::start("leasehold-mysql")?;
+        let waiters = Arc::new(Waiters::default());
+        // On the heap, or whoever awaits a connection would carry all of this.
+        let (pool, health) = io.run(Box::pin(start(settings, waiters.clone(), calls.entry.clone()))).await?;
+        for finding in health.findings().iter().filter(|finding| finding.verdict == Verdict::Fault) {
+            tracing::warn!(target: "leasehold::mysql", store = %name, "{finding}");
+        }
+        Ok(Self { shared: Arc::new(Shared { name, io, pool, waiters, calls }) })
+    }
+}
+
+/// Makes the tables if there are none, refuses a server that is unfit, and looks after waiters and leftovers until its runtime
+/// ends.
+async fn start(settings: address::Settings, waiters: Arc<Waiters>, entry: String) -> Result<(Arc<Pool>, Health)> {
+    let pool = Arc::new(Pool::new(settings));
+    let mut conn = pool.connect().await?;
+    pool.settings.prefix.prepare(&mut conn).await?;
+    drop(conn);
+    let health = Health::of(&pool).await?;
+    health.refuse_if_unfit()?;
+    let asked = pool.clone();
+    let ask = move |entries: Vec<EntryId>| -> BoxFuture<'static, Result<Vec<Stand>>> {
+        let (pool, question) = (asked.clone(), standing_of(&entry, &entries));
+        Box::pin(async move { pool.ask(question).await?.iter().map(reply::stand).collect() })
+    };
+    tokio::spawn(polling::poll(waiters, ask));
+    tokio::spawn(sweep(pool.clone()));
+    Ok((pool, health))
+}
+
+async fn sweep(pool: Arc<Pool>) {
+    let timer = Timer::on_callers_runtime(Clock::boot());
+    let call = pool.settings.prefix.named("CALL leasehold_sweep()");
+    loop {
+        timer.sleep(SWEEP_EVERY).await;
+        let _ = pool.ask(Question::Plain(vec![call.clone()])).await; // the next one will do
+    }
+}
+
+/// Ids as a list of literals. They are digits, so that nothing in them can end the statement.
+fn ids<'a>(entries: impl IntoIterator<Item = &'a EntryId>) -> String {
+    let mut list = String::new();
+    for entry in entries {
+        let separator = if list.is_empty() { "" } else { ", " };
+        write!(list, "{separator}x'{entry}'").expect("writing to a String does not fail");
+    }
+    list
+}
+
+/// How far from its turn each of them is, as far as that matters for how soon to ask again: first of those who wait, or with
+/// up to four, sixteen or more of them ahead. A subquery that counts all of them would read the whole line for each.
+fn standing_of(table: &str, entries: &[EntryId]) -> Question {
+    let ids = ids(entries);
+    let has_fewer_ahead = |count: u32| {
+        format!(
+            "(SELECT a.ticket FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket \
+             AND NOT a.holds ORDER BY a.ticket LIMIT {}, 1) IS NULL",
+            count - 1
+        )
+    };
+    Question::Plain(vec![format!(
+        "SELECT e.entry, e.ticket, e.holds, CASE WHEN {} THEN 1 WHEN {} THEN 4 WHEN {} THEN 16 ELSE 64 END AS ahead, \
+         (SELECT MIN(a.ticket) FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name) AS first \
+         FROM {table} e WHERE e.entry IN ({ids})",
+        has_fewer_ahead(1),
+        has_fewer_ahead(4),
+        has_fewer_ahead(16)
+    )])
+}
+
+impl Calls {
+    fn with_prefix(prefix: &Prefix) -> Self {
+        Self {
+            enter: prefix.named("CALL leasehold_enter(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+            leave: prefix.named("CALL leasehold_leave(?, ?, ?)"),
+            ask_to_yield: prefix.named("CALL leasehold_ask_to_yield(?, ?, ?)"),
+            annotate: prefix.named("CALL leasehold_annotate(?, ?, ?, ?)"),
+            list: prefix.named("CALL leasehold_list(?, ?, ?, ?)"),
+            entry: prefix.named("leasehold_entry"),
+        }
+    }
+}
+
+impl Shared {
+    /// One call, done to its end once begun.
+    async fn call(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
+        self.ask(Question::Call(statement.into(), values)).await
+    }
+
+    async fn ask(&self, question: Question) -> Result<Vec<Row>> {
+        let pool = self.pool.clone();
+        self.io.run(async move { pool.ask(question).await }).await
+    }
+
+    /// Extends the leases that are not over, one UPDATE for each length that is asked for. Then reads which are there: one that
+    /// is there now was there before, and none comes back that was over.
+    async fn renew(&self, leases: &[Lease]) -> Result<HashMap<EntryId, bool>> {
+        let table = &self.calls.entry;
+        let mut by_length: BTreeMap<i64, Vec<&EntryId>> = BTreeMap::new();
+        for lease in leases {
+            let LeaseId::Entry(place) = &lease.id;
+            by_length.entry(micros(lease.ttl)).or_default().push(&place.entry);
+        }
+        let mut statements: Vec<String> = Vec::new();
+        for (length_us, entries) in &by_length {
+            statements.push(format!(
+                "UPDATE {table} SET expires_at = GREATEST(expires_at, DATE_ADD(UTC_TIMESTAMP(6), INTERVAL {length_us} \
+                 MICROSECOND)) WHERE entry IN ({}) AND expires_at > UTC_TIMESTAMP(6)",
+                ids(entries.iter().copied())
+            ));
+        }
+        let all = ids(by_length.values().flatten().copied());
+        statements.push(format!(
+            "SELECT entry, yield_asked FROM {table} WHERE entry IN ({all}) AND expires_at > UTC_TIMESTAMP(6)"
+        ));
+        let rows = self.ask(Question::Plain(statements)).await?;
+        rows.iter().map(|row| Ok((reply::id(row)?, reply::column(row, "yield_asked")?))).collect()
+    }
+
+    async fn lines(
+        &self,
+        namespace: &Namespace,
+        after: &[u8],
+        only: Option<&[u8]>,
+        keys_max: i64,
+    ) -> Result<Vec<KeyView>> {
+        let values =
+            vec![namespace.as_str().into(), after.into(), only.map_or(Value::NULL, Into::into), keys_max.into()];
+        let (pool, question) = (self.pool.clone(), Question::Call(self.calls.list.clone(), values));
+        let rows = self.io.run(async move { pool.ask_harmlessly(question).await }).await?;
+        reply::lines(&rows, namespace)
+    }
+
+    async fn look(&self, key: &Key) -> Result<Option<KeyView>> {
+        Ok(self.lines(key.namespace(), b"", Some(key.name()), 1).await?.pop())
+    }
+}
+
+/// A place as the first three values of a call.
+fn place_values(place: &Place) -> Vec<Value> {
+    let entry = place.entry.0.to_be_bytes();
+    vec![place.key.namespace().as_str().into(), place.key.name().into(), entry[..].into()]
+}
+
+impl Backend for MySql {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { pushes: false, ..Capabilities::all() }
+    }
+
+    fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
+        Box::pin(async {
+            let shared = &self.shared;
+            let Request { place, claim, patience, terms, note, returns } = request;
+            let queues = *patience == Patience::Queue;
+            if queues {
+                shared.waiters.expect(place.entry, *claim);
+            }
+            let (weight, capacity) = columns(*claim);
+            let mut values = place_values(place);
+            values.extend([
+                weight.into(),
+                capacity.into(),
+                queues.into(),
+                returns.into(),
+                micros(terms.holding).into(),
+                micros(terms.waiting).into(),
+                note.owner.as_bytes().into(),
+                note.host.as_bytes().into(),
+                note.pid.into(),
+                note.value.as_deref().map_or(Value::NULL, Into::into),
+                LINE_MAX.into(),
+            ]);
+            let rows = shared.call(&shared.calls.enter, values).await;
+            let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request));
+            match standing {
+                Ok(Standing::Waiting { .. }) => shared.waiters.is_in_line(place.entry),
+                Ok(Standing::Refused { recheck_in, .. }) if !returns => {
+                    shared.waiters.forget(place.entry);
+                    // It may have left since, and then it is said that nobody does.
+                    let held_by =
+                        shared.look(&place.key).await.ok().flatten().map_or_else(Vec::new, |view| view.holders);
+                    return Ok(Standing::Refused { held_by, recheck_in });
+                }
+                _ if !returns => shared.waiters.forget(place.entry),
+                _ => {}
+            }
+            standing
+        })
+    }
+
+    fn changed<'a>(&'a self, place: &'a Place, _seen: &'a Version) -> BoxFuture<'a, Result<Option<Standing>>> {
+        Box::pin(async { Ok(self.shared.waiters.changed(place).await) })
+    }
+
+    fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
+        Box::pin(async {
+            self.shared.waiters.forget(place.entry);
+            let rows = self.shared.call(&self.shared.calls.leave, place_values(place)).await?;
+            // Whoever is next may be one of ours.
+            self.shared.waiters.stirred.notify_one();
+            reply::departure(reply::only(&rows)?)
+        })
+    }
+
+    fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {
+        Box::pin(async {
+            let mut renewals = Vec::with_capacity(leases.len());
+            for batch in leases.chunks(RENEWED_TOGETHER_MAX) {
+                let renewed = self.shared.renew(batch).await;
+                renewals.extend(batch.iter().map(|lease| {
+                    let LeaseId::Entry(place) = &lease.id;
+                    match renewed.as_ref().map(|renewed| renewed.get(&place.entry)) {
+                        Err(error) => Renewal::Unknown(error.clone()),
+                        Ok(Some(yield_asked)) => Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked },
+                        Ok(None) => Renewal::Lost,
+                    }
+                }));
+            }
+            Ok(renewals)
+        })
+    }
+
+    fn ask_to_yield<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Asked>> {
+        Box::pin(async {
+            let rows = self.shared.call(&self.shared.calls.ask_to_yield, place_values(place)).await?;
+            let told: bool = reply::column(reply::only(&rows)?, "done")?;
+            Ok(if told { Asked::Told } else { Asked::NotThere })
+        })
+    }
+
+    /// Nothing: the server cannot tell. Renewals do.
+    fn notices(&self) -> BoxStream<'static, Notice> {
+        Box::pin(stream::pending())
+    }
+
+    fn liveness(&self) -> Option<OwnedFd> {
+        None
+    }
+
+    fn annotate<'a>(&'a self, place: &'a Place, note: &'a Note) -> BoxFuture<'a, Result<Annotation>> {
+        Box::pin(async {
+            let mut values = place_values(place);
+            values.push(note.value.as_deref().map_or(Value::NULL, Into::into));
+            let rows = self.shared.call(&self.shared.calls.annotate, values).await?;
+            let written: bool = reply::column(reply::only(&rows)?, "done")?;
+            Ok(if written { Annotation::Written } else { Annotation::NotHolding })
+        })
+    }
+
+    fn inspect<'a>(&'a self, query: &'a Query) -> BoxFuture<'a, Result<Page<KeyView>>> {
+        Box::pin(async {
+            if let Some(key) = &query.key {
+                return Ok(Page { items: Vec::from_iter(self.shared.look(key).await?), next: None });
+            }
+            let after = query.after.as_ref().map_or(&b""[..], Key::name);
+            let one_more = i64::try_from(query.keys_max.saturating_add(1)).unwrap_or(i64::MAX);
+            let mut views = self.shared.lines(&query.namespace, after, None, one_more).await?;
+            let next = (views.len() > query.keys_max).then(|| views[query.keys_max.max(1) - 1].key.clone());
+            views.truncate(query.keys_max);
+            Ok(Page { items: views, next })
+        })
+    }
+
+    fn watch(&self, key: &Key) -> BoxStream<'static, Result<KeyView>> {
+        let follower = Follower { shared: self.shared.clone(), key: key.clone(), sight: Sight::default() };
+        Box::pin(stream::unfold(Some(follower), async |follower| {
+            let mut follower = follower?;
+            match follower.next().await {
+                Ok(view) => Some((Ok(view), Some(follower))),
+                Err(error) => Some((Err(error), None)),
+            }
+        }))
+    }
+
+    fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
+        Box::pin(async {
+            let pool = self.shared.pool.clone();
+            self.shared.io.run(async move { Ok(Health::of(&pool).await?.findings()) }).await
+        })
+    }
+}
+
+/// Looks at one key now and then.
+struct Follower {
+    shared: Arc<Shared>,
+    key: Key,
+    sight: Sight,
+}
+
+impl Follower {
+    /// The next state that differs from the last, as far as it lasts long enough to be seen.
+    async fn next(&mut self) -> Result<KeyView> {
+        loop {
+            let nobody =
+                || KeyView { key: self.key.clone(), capacity: None, holders: Vec::new(), waiters: Some(Vec::new()) };
+            let view = self.shared.look(&self.key).await?.unwrap_or_else(nobody);
+            if self.sight.is_news(&view) {
+                return Ok(view);
+            }
+            let pause = async {
+                Timer::on_callers_runtime(Clock::boot()).sleep(FOLLOW_EVERY).await;
+                Ok(())
+            };
+            self.shared.io.run(pause).await?;
+        }
+    }
+}
+
+impl fmt::Display for MySql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shared.name)
+    }
+}
+
+impl fmt::Debug for MySql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySql").field("store", &self.shared.name).finish_non_exhaustive()
+    }
+}

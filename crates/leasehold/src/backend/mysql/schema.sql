@@ -1,0 +1,354 @@
+-- What leasehold keeps in MySQL or MariaDB: lines of entries, one for each key that somebody holds or waits for.
+-- Everything has one prefix, and goes with its tables and procedures. To be applied by the program `mariadb` or `mysql`.
+
+-- Which of these layouts it is, and when expired entries were last looked for.
+CREATE TABLE IF NOT EXISTS leasehold_store (
+    one TINYINT NOT NULL PRIMARY KEY,
+    version INT NOT NULL,
+    swept_at DATETIME(6) NOT NULL
+) ENGINE = InnoDB;
+
+-- Whoever changes a line locks one of these rows first. There is none for each key: a row that is made with the first entry
+-- and deleted with the last would be written twice as often as the entries, and an empty line could not be locked. Tickets
+-- are counted here, and thereby in the order of grants; they are fencing tokens, and must never repeat.
+CREATE TABLE IF NOT EXISTS leasehold_shard (
+    id SMALLINT NOT NULL PRIMARY KEY,
+    ticket BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- A place in line. Names, and what a holder says of itself, are bytes: nothing is folded or trimmed.
+--
+-- The line of a key is read in ticket order and no further than the first that does not hold, so that is the primary key:
+--   entry  range  PRIMARY  const,const  (Using index condition)
+-- and entries are renewed by their ids:
+--   entry  range  entry_by_id
+-- Nothing that a renewal changes is in an index. All times are UTC.
+CREATE TABLE IF NOT EXISTS leasehold_entry (
+    namespace VARBINARY(128) NOT NULL,
+    name VARBINARY(512) NOT NULL,
+    ticket BIGINT NOT NULL,
+    entry BINARY(16) NOT NULL,
+    weight BIGINT NOT NULL,
+    capacity BIGINT NOT NULL,
+    holds BOOLEAN NOT NULL,
+    yield_asked BOOLEAN NOT NULL DEFAULT FALSE,
+    owner VARBINARY(1024) NOT NULL,
+    host VARBINARY(255) NOT NULL,
+    pid BIGINT NOT NULL,
+    value VARBINARY(1024),
+    entered_at DATETIME(6) NOT NULL,
+    expires_at DATETIME(6) NOT NULL,
+    PRIMARY KEY (namespace, name, ticket),
+    UNIQUE KEY entry_by_id (entry)
+) ENGINE = InnoDB;
+
+DELIMITER //
+
+DROP PROCEDURE IF EXISTS leasehold_settle //
+-- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over as
+-- far as the first that does not fit, and lets the rest hold whose turn has come. Yields what the line has to give (null if
+-- nobody is in it), how much of that is left to whoever comes next (negative if somebody waits), how many hold, and when the
+-- first of their leases ends. Whoever calls it has locked the line.
+CREATE PROCEDURE leasehold_settle(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_now DATETIME(6),
+    OUT p_capacity BIGINT, OUT p_room BIGINT, OUT p_holders BIGINT, OUT p_soonest DATETIME(6))
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_ticket BIGINT DEFAULT 0;
+    DECLARE v_weight, v_capacity BIGINT;
+    DECLARE v_holds BOOLEAN;
+    DECLARE v_expires_at DATETIME(6);
+    DECLARE v_done BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+    SET p_capacity = NULL, p_room = NULL, p_holders = 0, p_soonest = NULL;
+    settling: LOOP
+        SELECT ticket, weight, capacity, holds, expires_at INTO v_ticket, v_weight, v_capacity, v_holds, v_expires_at
+        FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND ticket > v_ticket
+        ORDER BY ticket LIMIT 1;
+        IF v_done THEN
+            LEAVE settling;
+        END IF;
+        IF v_expires_at <= p_now THEN
+            -- Unless it was renewed since.
+            DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket
+                AND expires_at <= p_now;
+            IF ROW_COUNT() = 1 THEN
+                ITERATE settling;
+            END IF;
+        END IF;
+        SET p_capacity = COALESCE(p_capacity, v_capacity);
+        SET p_room = COALESCE(p_room, p_capacity) - v_weight;
+        IF p_room < 0 THEN
+            LEAVE settling;
+        END IF;
+        SET p_holders = p_holders + 1, p_soonest = LEAST(COALESCE(p_soonest, v_expires_at), v_expires_at);
+        IF NOT v_holds THEN
+            UPDATE leasehold_entry SET holds = TRUE
+            WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket;
+        END IF;
+    END LOOP;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_enter //
+-- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
+CREATE PROCEDURE leasehold_enter(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_entry BINARY(16),
+    IN p_weight BIGINT, IN p_capacity BIGINT, IN p_queues BOOLEAN, IN p_returns BOOLEAN, IN p_holding_us BIGINT,
+    IN p_waiting_us BIGINT, IN p_owner VARBINARY(1024), IN p_host VARBINARY(255), IN p_pid BIGINT,
+    IN p_value VARBINARY(1024), IN p_line_max BIGINT)
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
+    DECLARE v_now, v_soonest DATETIME(6);
+    DECLARE v_last, v_capacity, v_room, v_holders, v_ticket, v_ahead BIGINT;
+    DECLARE v_holds, v_fits BOOLEAN;
+    DECLARE v_standing VARCHAR(10);
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    -- A statement then sees what was committed before it began, and locks no gaps between keys.
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_last IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    END IF;
+    -- Of this statement, which begins when the line is locked.
+    SET v_now = UTC_TIMESTAMP(6);
+    CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
+    -- If nobody is in line we are not.
+    IF v_capacity IS NOT NULL THEN
+        SELECT MAX(ticket), MAX(holds) INTO v_ticket, v_holds FROM leasehold_entry
+        WHERE entry = p_entry AND namespace = p_namespace AND name = p_name AND expires_at > v_now;
+    END IF;
+    IF v_ticket IS NOT NULL THEN
+        UPDATE leasehold_entry SET expires_at = GREATEST(expires_at,
+            DATE_ADD(v_now, INTERVAL IF(v_holds, p_holding_us, p_waiting_us) MICROSECOND)) WHERE entry = p_entry;
+        IF NOT v_holds THEN
+            SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
+            WHERE namespace = p_namespace AND name = p_name AND ticket < v_ticket AND expires_at > v_now;
+        END IF;
+        SET v_standing = IF(v_holds, 'holding', 'waiting');
+    ELSE
+        SET v_fits = v_capacity IS NULL OR v_capacity = p_capacity AND v_room >= p_weight;
+        SET v_standing = CASE
+            WHEN p_returns THEN 'gone'
+            WHEN v_capacity <> p_capacity THEN 'mismatch'
+            WHEN NOT v_fits AND NOT p_queues THEN 'refused'
+        END;
+        IF v_standing IS NULL AND NOT v_fits THEN
+            SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
+            WHERE namespace = p_namespace AND name = p_name AND expires_at > v_now;
+            IF v_ahead >= p_line_max THEN
+                SET v_standing = 'full';
+            END IF;
+        END IF;
+        IF v_standing IS NULL THEN
+            -- One of this id that has expired, and nobody has taken out yet.
+            IF v_room < 0 THEN
+                DELETE FROM leasehold_entry WHERE entry = p_entry;
+            END IF;
+            SET v_ticket = v_last + 1;
+            UPDATE leasehold_shard SET ticket = v_ticket WHERE id = v_shard;
+            INSERT INTO leasehold_entry (namespace, name, ticket, entry, weight, capacity, holds, owner, host, pid, value,
+                entered_at, expires_at)
+            VALUES (p_namespace, p_name, v_ticket, p_entry, p_weight, p_capacity, v_fits, p_owner, p_host, p_pid, p_value,
+                v_now, DATE_ADD(v_now, INTERVAL IF(v_fits, p_holding_us, p_waiting_us) MICROSECOND));
+            SET v_standing = IF(v_fits, 'holding', 'waiting');
+        END IF;
+    END IF;
+    COMMIT;
+    SELECT v_standing AS standing, v_ticket AS ticket, v_ahead AS ahead, v_holders AS holders,
+        TIMESTAMPDIFF(MICROSECOND, v_now, v_soonest) AS soonest_us, v_capacity AS capacity;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_leave //
+-- Gives a place up. Standing: what it was: holding, waiting, gone.
+CREATE PROCEDURE leasehold_leave(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_entry BINARY(16))
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
+    DECLARE v_now, v_soonest, v_expires_at DATETIME(6);
+    DECLARE v_last, v_capacity, v_room, v_holders BIGINT;
+    DECLARE v_holds BOOLEAN;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_last IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    END IF;
+    SET v_now = UTC_TIMESTAMP(6);
+    SELECT MAX(holds), MAX(expires_at) INTO v_holds, v_expires_at FROM leasehold_entry
+    WHERE entry = p_entry AND namespace = p_namespace AND name = p_name;
+    IF v_holds IS NOT NULL THEN
+        DELETE FROM leasehold_entry WHERE entry = p_entry;
+        CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
+    END IF;
+    COMMIT;
+    SELECT CASE WHEN v_holds IS NULL OR v_expires_at <= v_now THEN 'gone' WHEN v_holds THEN 'holding' ELSE 'waiting' END
+        AS standing;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_ask_to_yield //
+-- Asks whoever has that entry to let go of it, with its next renewal. Whether there is one.
+CREATE PROCEDURE leasehold_ask_to_yield(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_entry BINARY(16))
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    UPDATE leasehold_entry SET yield_asked = TRUE
+    WHERE entry = p_entry AND namespace = p_namespace AND name = p_name AND expires_at > UTC_TIMESTAMP(6);
+    SELECT COUNT(*) AS done FROM leasehold_entry
+    WHERE entry = p_entry AND namespace = p_namespace AND name = p_name AND expires_at > UTC_TIMESTAMP(6);
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_annotate //
+-- Replaces the value beside an entry that holds. Whether it does.
+CREATE PROCEDURE leasehold_annotate(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_entry BINARY(16),
+    IN p_value VARBINARY(1024))
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
+    DECLARE v_now, v_soonest DATETIME(6);
+    DECLARE v_last, v_capacity, v_room, v_holders, v_found BIGINT;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_last IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    END IF;
+    SET v_now = UTC_TIMESTAMP(6);
+    CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
+    SELECT COUNT(*) INTO v_found FROM leasehold_entry
+    WHERE entry = p_entry AND namespace = p_namespace AND name = p_name AND holds;
+    IF v_found = 1 THEN
+        UPDATE leasehold_entry SET value = p_value WHERE entry = p_entry;
+    END IF;
+    COMMIT;
+    SELECT v_found AS done;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_tidy //
+-- Takes everybody out of a line whose lease is over.
+CREATE PROCEDURE leasehold_tidy(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512))
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
+    DECLARE v_now, v_soonest DATETIME(6);
+    DECLARE v_last, v_capacity, v_room, v_holders BIGINT;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_last IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    END IF;
+    SET v_now = UTC_TIMESTAMP(6);
+    DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND expires_at <= v_now;
+    CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
+    COMMIT;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_list //
+-- The lines of a namespace from one name to another, in the order of their names, of so many keys at most. Whoever looks first
+-- after a lease has ended takes it out.
+CREATE PROCEDURE leasehold_list(IN p_namespace VARBINARY(128), IN p_after VARBINARY(512), IN p_only VARBINARY(512),
+    IN p_keys_max BIGINT)
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_name, v_last VARBINARY(512);
+    DECLARE v_done BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+    SELECT MAX(name) INTO v_last FROM (
+        SELECT DISTINCT name FROM leasehold_entry
+        WHERE namespace = p_namespace AND name > p_after AND (p_only IS NULL OR name = p_only)
+        ORDER BY name LIMIT p_keys_max) AS page;
+    SET v_name = p_after;
+    tidying: LOOP
+        SET v_done = FALSE;
+        SELECT name INTO v_name FROM leasehold_entry
+        WHERE namespace = p_namespace AND name > v_name AND name <= v_last AND (p_only IS NULL OR name = p_only)
+            AND expires_at <= UTC_TIMESTAMP(6)
+        ORDER BY name LIMIT 1;
+        IF v_done THEN
+            LEAVE tidying;
+        END IF;
+        CALL leasehold_tidy(p_namespace, v_name);
+    END LOOP;
+    SELECT name, ticket, entry, weight, capacity, holds, yield_asked, owner, host, pid, value,
+        TIMESTAMPDIFF(MICROSECOND, entered_at, UTC_TIMESTAMP(6)) AS age_us,
+        TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) AS left_us
+    FROM leasehold_entry
+    WHERE namespace = p_namespace AND name > p_after AND name <= v_last AND (p_only IS NULL OR name = p_only)
+        AND expires_at > UTC_TIMESTAMP(6)
+    ORDER BY name, ticket;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_sweep //
+-- Takes out what nobody comes back for: entries of clients that are gone, on keys that nobody uses. Whoever asks, it is done
+-- once a minute.
+CREATE PROCEDURE leasehold_sweep()
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_namespace VARBINARY(128) DEFAULT '';
+    DECLARE v_name VARBINARY(512) DEFAULT '';
+    DECLARE v_left INT DEFAULT 10000;
+    DECLARE v_done BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+    UPDATE leasehold_store SET swept_at = UTC_TIMESTAMP(6)
+    WHERE swept_at < DATE_SUB(UTC_TIMESTAMP(6), INTERVAL 1 MINUTE);
+    IF ROW_COUNT() = 1 THEN
+        sweeping: LOOP
+            SELECT namespace, name INTO v_namespace, v_name FROM leasehold_entry
+            WHERE (namespace > v_namespace OR namespace = v_namespace AND name > v_name)
+                AND expires_at <= UTC_TIMESTAMP(6)
+            ORDER BY namespace, name LIMIT 1;
+            IF v_done OR v_left = 0 THEN
+                LEAVE sweeping;
+            END IF;
+            SET v_left = v_left - 1;
+            CALL leasehold_tidy(v_namespace, v_name);
+        END LOOP;
+    END IF;
+END //
+
+DROP PROCEDURE IF EXISTS leasehold_fill //
+-- Makes the rows that are locked, and says at last which layout this is.
+CREATE PROCEDURE leasehold_fill()
+SQL SECURITY INVOKER
+MODIFIES SQL DATA
+BEGIN
+    DECLARE v_id SMALLINT DEFAULT 0;
+    WHILE v_id < 1024 DO
+        INSERT IGNORE INTO leasehold_shard (id, ticket) VALUES (v_id, 0);
+        SET v_id = v_id + 1;
+    END WHILE;
+    INSERT IGNORE INTO leasehold_store (one, version, swept_at) VALUES (1, 1, '2000-01-01');
+END //
+
+DELIMITER ;
+
+START TRANSACTION;
+CALL leasehold_fill();
+COMMIT;
+DROP PROCEDURE leasehold_fill;

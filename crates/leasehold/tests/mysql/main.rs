@@ -1,0 +1,372 @@
+//! The store on MySQL and MariaDB, on real servers with real faults.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use leasehold::clock::{Clock, Timer};
+use leasehold::{ErrorKind, Guard, Locks, Result};
+use leasehold_testbed::mysql::Server;
+use leasehold_testbed::{PATIENCE, Tls};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Long enough that no lease runs out or is renewed while a test runs, so that what happens earlier has another reason.
+const TTL: Duration = Duration::from_secs(600);
+
+async fn connect(url: &str) -> Locks {
+    Locks::builder(url).ttl(TTL).connect().await.unwrap()
+}
+
+fn timer() -> Timer {
+    Timer::on_callers_runtime(Clock::boot())
+}
+
+/// What comes of it, unless it takes longer than anything may take.
+#[track_caller]
+fn soon<T>(what: &str, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let timer = timer();
+    async move { timer.within(PATIENCE, work).await.unwrap_or_else(|| panic!("waited in vain: {what}")) }
+}
+
+/// Resolves when so many wait for the key.
+async fn until_waiting(locks: &Locks, name: &str, count: usize) -> Result<()> {
+    soon("they wait in line", async {
+        while locks.inspect(name).await?.is_none_or(|view| view.waiters.unwrap_or_default().len() != count) {
+            timer().sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A holder and a waiter of two clients.
+async fn held_and_awaited(url: &str, ttl: Duration) -> (Locks, Guard, JoinHandle<Guard>) {
+    let client = async || Locks::builder(url).ttl(ttl).connect().await.unwrap();
+    let (one, other) = (client().await, client().await);
+    let guard = one.mutex("k").unwrap().lock().await.unwrap();
+    let mutex = other.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&one, "k", 1).await.unwrap();
+    (one, guard, waiter)
+}
+
+/// The holder leaves in the background, however often it has to try, and the waiter has its turn with a higher token.
+async fn hand_over(guard: Guard, waiter: JoinHandle<Guard>) {
+    let before = guard.token();
+    assert!(!waiter.is_finished());
+    drop(guard);
+    let next = soon("the waiter's turn", waiter).await.unwrap();
+    assert!(next.token() > before);
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_and_comes_back_forgets_neither_holder_nor_waiter_nor_token() {
+    let server = Server::start().unwrap();
+    let (_locks, guard, waiter) = held_and_awaited(&server.url(), Duration::from_secs(20)).await;
+    server.restart().unwrap();
+    guard.check().unwrap();
+    assert_eq!(server.sql("SELECT SUM(holds), COUNT(*) FROM leasehold_entry"), "1\t2");
+    hand_over(guard, waiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn futures_dropped_at_random_leave_no_row_and_no_open_transaction() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    let mut tasks = JoinSet::new();
+    for nth in 0..200u64 {
+        let mutex = locks.mutex(format!("k{}", nth % 5)).unwrap();
+        tasks.spawn(async move {
+            let patience = Duration::from_micros(nth * 97 % 9_000);
+            drop(timer().within(patience, mutex.lock()).await);
+        });
+    }
+    soon("all have given up", tasks.join_all()).await;
+    let mutex = locks.mutex("k1").unwrap();
+    soon("it can be had", mutex.lock()).await.unwrap().release().await.unwrap();
+    soon("everything has left", locks.close()).await;
+    assert_eq!(server.sql("SELECT COUNT(*) FROM leasehold_entry"), "0");
+    assert_eq!(server.sql("SELECT COUNT(*) FROM information_schema.INNODB_TRX"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_connections_serve_two_hundred_tasks() {
+    let server = Server::start().unwrap();
+    let locks = connect(&format!("{}?connections=2", server.url())).await;
+    let mut tasks = JoinSet::new();
+    for nth in 0..200 {
+        let mutex = locks.mutex(format!("k{}", nth % 10)).unwrap();
+        tasks.spawn(async move { mutex.lock().await.unwrap().release().await.unwrap() });
+    }
+    soon("all have had their turns", tasks.join_all()).await;
+    let sessions: usize =
+        server.sql("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'locks'").parse().unwrap();
+    assert!(sessions <= 2, "{sessions} connections");
+    assert_eq!(server.sql("SELECT COUNT(*) FROM leasehold_entry"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_many_clients_make_at_once_are_made_once_under_the_prefix_of_the_url() {
+    let server = Server::start().unwrap();
+    let url = format!("{}?prefix=locks_2_", server.url());
+    let mut clients = JoinSet::new();
+    for _ in 0..10 {
+        let url = url.clone();
+        clients.spawn(async move { connect(&url).await });
+    }
+    let clients = soon("they connect", clients.join_all()).await;
+    let guard = clients[0].mutex("k").unwrap().lock().await.unwrap();
+    assert!(clients[9].mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    assert_eq!(server.sql("SELECT version FROM locks_2_store"), "1");
+    guard.release().await.unwrap();
+    server.sql("UPDATE locks_2_store SET version = 2");
+    let refused = Locks::builder(&url).connect().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unusable);
+    assert!(refused.to_string().contains("layout 2"), "{refused}");
+}
+
+/// The statements of the page, for a user by the name of `app`.
+fn documented_rights() -> String {
+    let page = include_str!("../../../../docs/backends/mysql.md");
+    let rights: Vec<&str> = page.lines().filter(|line| line.starts_with("GRANT ")).collect();
+    assert!(!rights.is_empty());
+    rights.join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_rights_of_the_page_may_lock_and_make_no_tables() {
+    let server = Server::start().unwrap();
+    drop(connect(&server.url()).await);
+    server.sql("CREATE USER app@'127.0.0.1'");
+    server.sql(&documented_rights());
+    let url = server.url_of("app");
+    let (locks, guard, waiter) = held_and_awaited(&url, TTL).await;
+    assert_eq!(locks.inspect_all().await.unwrap().len(), 1);
+    hand_over(guard, waiter).await;
+    let refused = Locks::builder(&format!("{url}?prefix=other_")).connect().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unusable);
+    assert!(refused.to_string().contains("leasehold schema mysql"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_connection_locks_and_one_that_cannot_be_verified_is_refused() {
+    let tls = Tls::new().unwrap();
+    let server = Server::builder().tls(&tls).start().unwrap();
+    let (_locks, guard, waiter) = held_and_awaited(&server.url(), TTL).await;
+    hand_over(guard, waiter).await;
+    let stranger = Tls::new().unwrap();
+    let elsewhere = server.url().replace(&*tls.ca().to_string_lossy(), &stranger.ca().to_string_lossy());
+    let refused = Locks::builder(&elsewhere).connect().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_zone_of_the_server_plays_no_part() {
+    let server = Server::builder().setting("default-time-zone", "+05:30").start().unwrap();
+    let (_locks, guard, waiter) = held_and_awaited(&server.url(), Duration::from_secs(3)).await;
+    let started = Clock::boot().now();
+    while started.until(Clock::boot().now()) < Duration::from_secs(6) {
+        guard.check().unwrap();
+        timer().sleep(Duration::from_millis(50)).await;
+    }
+    hand_over(guard, waiter).await;
+}
+
+/// Somebody keeps the line locked until a lease in it has run out: whoever comes next goes by the time at which it had the line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_goes_by_the_time_at_which_the_line_was_locked() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    let holding = std::thread::spawn({
+        let client = format!("mariadb --no-defaults -h127.0.0.1 -P{} -ulocks shop", server.port());
+        let script = "START TRANSACTION; SELECT COUNT(*) FROM leasehold_shard FOR UPDATE; \
+                      UPDATE leasehold_entry SET expires_at = DATE_ADD(UTC_TIMESTAMP(6), INTERVAL 1 SECOND); \
+                      DO SLEEP(2); COMMIT";
+        move || Command::new("sh").args(["-c", &format!("{client} -e '{script}'")]).status().unwrap()
+    });
+    let asleep = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'DO SLEEP%'";
+    soon("the lines are locked", async {
+        while server.sql(asleep) == "0" {
+            timer().sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let next = locks.mutex("k").unwrap().try_lock().await.unwrap().expect("the lease was over when the line was free");
+    assert!(next.token() > guard.token());
+    assert!(holding.join().unwrap().success());
+}
+
+/// Settings under which what is not a procedure would not be committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_are_renewed_on_a_server_that_commits_nothing_by_itself() {
+    let server = Server::builder().setting("autocommit", "0").setting("completion-type", "CHAIN").start().unwrap();
+    let ttl = Duration::from_secs(2);
+    let locks = Locks::builder(&server.url()).ttl(ttl).connect().await.unwrap();
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    let started = Clock::boot().now();
+    while started.until(Clock::boot().now()) < ttl * 2 {
+        let left = server.sql("SELECT COUNT(*) FROM leasehold_entry WHERE expires_at > UTC_TIMESTAMP(6)");
+        assert_eq!(left, "1", "others see the lease");
+        guard.check().unwrap();
+        timer().sleep(ttl / 8).await;
+    }
+    guard.release().await.unwrap();
+    assert_eq!(server.sql("SELECT COUNT(*) FROM leasehold_entry"), "0");
+}
+
+/// One that has a long pause until it is asked about again, and one that joins meanwhile: it is the first of another line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_joins_is_asked_about_although_another_one_is_far_from_its_turn() {
+    let server = Server::start().unwrap();
+    let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let _held = one.mutex("slow").unwrap().lock().await.unwrap();
+    let mut crowd = JoinSet::new();
+    for nth in 0..20 {
+        let mutex = if nth < 19 { &one } else { &other }.mutex("slow").unwrap();
+        crowd.spawn(async move { mutex.lock().await });
+        until_waiting(&one, "slow", nth + 1).await.unwrap();
+    }
+    timer().sleep(Duration::from_secs(3)).await; // it is asked about ever less often
+    let guard = one.mutex("quick").unwrap().lock().await.unwrap();
+    let mutex = other.mutex("quick").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&one, "quick", 1).await.unwrap();
+    let before = Clock::boot().now();
+    guard.release().await.unwrap();
+    soon("its turn", waiter).await.unwrap().release().await.unwrap();
+    let took = before.until(Clock::boot().now());
+    assert!(took < Duration::from_millis(300 + 750), "{took:?}");
+}
+
+fn end_sessions(server: &Server) {
+    server.sql("KILL USER locks");
+}
+
+/// Sessions are ended while somebody holds and somebody waits, and the connections they leave are replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_the_server_ends_cost_nobody_a_lock_or_a_place() {
+    let server = Server::start().unwrap();
+    let (locks, guard, waiter) = held_and_awaited(&server.url(), TTL).await;
+    for _ in 0..3 {
+        end_sessions(&server);
+        let view = soon("looking again", locks.inspect("k")).await.unwrap().unwrap();
+        assert_eq!((view.holders[0].token, view.waiters.unwrap().len()), (Some(guard.token()), 1));
+        guard.check().unwrap();
+    }
+    hand_over(guard, waiter).await;
+}
+
+/// Whatever the tasks are doing at that moment: connecting, entering, waiting, leaving.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_are_ended_at_any_moment_leave_no_two_holders_and_no_entry() {
+    let server = Server::start().unwrap();
+    // What becomes of an entry whose answer was lost is certain once its lease is over, and not before.
+    let client = async || Locks::builder(&server.url()).ttl(Duration::from_secs(5)).connect().await.unwrap();
+    let clients = [client().await, client().await];
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for nth in 0..8 {
+        let (mutex, inside) = (clients[nth % 2].mutex("k").unwrap(), inside.clone());
+        tasks.spawn(async move {
+            let mut turns = 0;
+            while turns < 20 {
+                let Ok(guard) = mutex.lock().await else { continue };
+                assert_eq!(inside.fetch_add(1, SeqCst), 0, "two hold it");
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, SeqCst);
+                drop(guard);
+                turns += 1;
+            }
+        });
+    }
+    let ending = async {
+        loop {
+            tokio::task::block_in_place(|| end_sessions(&server));
+            timer().sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::select! {
+        _ = soon("all have had their turns", tasks.join_all()) => {}
+        () = ending => {}
+    }
+    for locks in &clients {
+        soon("everything has left", locks.close()).await;
+    }
+    assert_eq!(server.sql("SELECT COUNT(*) FROM leasehold_entry"), "0");
+}
+
+/// What clients have asked so far, this question included.
+fn questions(server: &Server) -> usize {
+    let shown = server.sql("SHOW GLOBAL STATUS LIKE 'Questions'");
+    shown.rsplit('\t').next().unwrap().parse().unwrap()
+}
+
+/// What a look at the counter adds to it.
+fn own_questions(server: &Server) -> usize {
+    let before = questions(server);
+    questions(server) - before
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn taking_a_lock_and_giving_it_back_are_two_calls() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    let mutex = locks.mutex("k").unwrap();
+    mutex.lock().await.unwrap().release().await.unwrap();
+    let before = questions(&server);
+    for _ in 0..50 {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    let asked = questions(&server) - before - own_questions(&server);
+    assert_eq!(asked, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing_moves() {
+    const SECONDS: usize = 8;
+    let server = Server::start().unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(Locks::builder(&server.url()).ttl(Duration::from_secs(120)).connect().await.unwrap());
+    }
+    let _guard = clients[0].mutex("k").unwrap().lock().await.unwrap();
+    let mut waiters = JoinSet::new();
+    for nth in 0..1000 {
+        let mutex = clients[nth % 4].mutex("k").unwrap();
+        waiters.spawn(async move { mutex.lock().await });
+    }
+    until_waiting(&clients[0], "k", 1000).await.unwrap();
+    timer().sleep(Duration::from_secs(4)).await; // they ask ever less often since the last one came
+    let before = questions(&server);
+    timer().sleep(Duration::from_secs(SECONDS as u64)).await;
+    let asked = questions(&server) - before;
+    assert!(asked <= 10 * SECONDS, "{asked} statements in {SECONDS} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_among_a_hundred_thousand_others_is_found_by_an_index() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    server.sql(
+        "INSERT INTO leasehold_entry (namespace, name, ticket, entry, weight, capacity, holds, owner, host, pid, entered_at, \
+         expires_at) SELECT 'lock', CONCAT('key-', seq), seq, UNHEX(LPAD(HEX(seq), 32, '0')), 4294967296, 4294967296, TRUE, 'o', \
+         'h', 1, UTC_TIMESTAMP(6), DATE_ADD(UTC_TIMESTAMP(6), INTERVAL 1 HOUR) FROM seq_1_to_100000",
+    );
+    let rows_read = || -> u64 {
+        let read = "SELECT CAST(SUM(variable_value) AS INTEGER) FROM information_schema.global_status \
+                    WHERE variable_name IN ('HANDLER_READ_NEXT', 'HANDLER_READ_RND_NEXT')";
+        server.sql(read).parse().unwrap()
+    };
+    let before = rows_read();
+    for _ in 0..100 {
+        locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
+        assert!(locks.mutex("key-777").unwrap().try_lock().await.unwrap().is_none());
+    }
+    let read = rows_read() - before;
+    assert!(read < 100 * 50, "{read} rows were read");
+    assert_eq!(soon("all are listed", locks.inspect_all()).await.unwrap().len(), 100_000);
+}

@@ -1,0 +1,5 @@
+//! MariaDB, which speaks as MySQL does.
+
+mod server;
+
+pub use server::{Builder, Server};
