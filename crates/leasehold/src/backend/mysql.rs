@@ -2,7 +2,7 @@
 //! who wait are asked about, all of one client together.
 //!
 //! Every verb is one call of a procedure of ours: it happens entirely or not at all, and commits once. Trips: one to enter,
-//! one to leave, two for a few hundred renewals.
+//! one to leave, one for a few hundred renewals.
 
 mod address;
 mod checkup;
@@ -37,7 +37,7 @@ use crate::error::Result;
 use crate::key::{Key, Namespace};
 
 use checkup::Health;
-use pool::{Pool, Question};
+use pool::{Answer, Pool, Question};
 use schema::Prefix;
 
 pub use address::Builder;
@@ -118,7 +118,7 @@ async fn start(settings: address::Settings, waiters: Arc<Waiters>, entry: String
     let asked = pool.clone();
     let ask = move |entries: Vec<EntryId>| -> BoxFuture<'static, Result<Vec<Stand>>> {
         let (pool, question) = (asked.clone(), standing_of(&entry, &entries));
-        Box::pin(async move { pool.ask(question).await?.iter().map(reply::stand).collect() })
+        Box::pin(async move { pool.ask(question).await?.rows.iter().map(reply::stand).collect() })
     };
     tokio::spawn(polling::poll(waiters, ask));
     tokio::spawn(sweep(pool.clone()));
@@ -181,36 +181,46 @@ impl Calls {
 impl Shared {
     /// One call, done to its end once begun.
     async fn call(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
-        self.ask(Question::Call(statement.into(), values)).await
+        Ok(self.ask(Question::Call(statement.into(), values)).await?.rows)
     }
 
-    async fn ask(&self, question: Question) -> Result<Vec<Row>> {
+    async fn ask(&self, question: Question) -> Result<Answer> {
         let pool = self.pool.clone();
         self.io.run(async move { pool.ask(question).await }).await
     }
 
-    /// Extends the leases that are not over, one UPDATE for each length that is asked for. Then reads which are there: one that
-    /// is there now was there before, and none comes back that was over.
+    /// Extends the leases that are not over, and says which are there and whether their holders are asked to yield. One UPDATE
+    /// for each length that is asked for, as a rule: if all were extended that nobody is asked to give up, there is no more
+    /// to find out.
     async fn renew(&self, leases: &[Lease]) -> Result<HashMap<EntryId, bool>> {
-        let table = &self.calls.entry;
         let mut by_length: BTreeMap<i64, Vec<&EntryId>> = BTreeMap::new();
         for lease in leases {
             let LeaseId::Entry(place) = &lease.id;
             by_length.entry(micros(lease.ttl)).or_default().push(&place.entry);
         }
-        let mut statements: Vec<String> = Vec::new();
-        for (length_us, entries) in &by_length {
-            statements.push(format!(
-                "UPDATE {table} SET expires_at = GREATEST(expires_at, DATE_ADD(UTC_TIMESTAMP(6), INTERVAL {length_us} \
-                 MICROSECOND)) WHERE entry IN ({}) AND expires_at > UTC_TIMESTAMP(6)",
-                ids(entries.iter().copied())
-            ));
+        let table = &self.calls.entry;
+        let extend = |condition: &str| -> Vec<String> {
+            let statement = |(length_us, entries): (&i64, &Vec<&EntryId>)| {
+                format!(
+                    "UPDATE {table} SET expires_at = GREATEST(expires_at, DATE_ADD(UTC_TIMESTAMP(6), INTERVAL {length_us} \
+                     MICROSECOND)) WHERE entry IN ({}) AND expires_at > UTC_TIMESTAMP(6){condition}",
+                    ids(entries.iter().copied())
+                )
+            };
+            by_length.iter().map(statement).collect()
+        };
+        let entries = || by_length.values().flatten().copied();
+        let extended = self.ask(Question::Plain(extend(" AND NOT yield_asked"))).await?;
+        if usize::try_from(extended.changed).is_ok_and(|changed| changed == leases.len()) {
+            return Ok(entries().map(|entry| (*entry, false)).collect());
         }
-        let all = ids(by_length.values().flatten().copied());
+        // One that is there now was there before, and none comes back that was over.
+        let mut statements = extend("");
+        let all = ids(entries());
         statements.push(format!(
             "SELECT entry, yield_asked FROM {table} WHERE entry IN ({all}) AND expires_at > UTC_TIMESTAMP(6)"
         ));
-        let rows = self.ask(Question::Plain(statements)).await?;
+        let rows = self.ask(Question::Plain(statements)).await?.rows;
         rows.iter().map(|row| Ok((reply::id(row)?, reply::column(row, "yield_asked")?))).collect()
     }
 
@@ -224,8 +234,8 @@ impl Shared {
         let values =
             vec![namespace.as_str().into(), after.into(), only.map_or(Value::NULL, Into::into), keys_max.into()];
         let (pool, question) = (self.pool.clone(), Question::Call(self.calls.list.clone(), values));
-        let rows = self.io.run(async move { pool.ask_harmlessly(question).await }).await?;
-        reply::lines(&rows, namespace)
+        let answer = self.io.run(async move { pool.ask_harmlessly(question).await }).await?;
+        reply::lines(&answer.rows, namespace)
     }
 
     async fn look(&self, key: &Key) -> Result<Option<KeyView>> {

@@ -173,7 +173,8 @@ async fn tries_never_take_more_permits_than_there_are() {
         });
     }
     tasks.join_all().await;
-    assert_eq!(most.load(Ordering::SeqCst), PERMITS as usize);
+    let most = most.load(Ordering::SeqCst);
+    assert!((1..=PERMITS as usize).contains(&most), "{most} at a time");
 }
 
 #[tokio::test(flavor = "multi_thread")]

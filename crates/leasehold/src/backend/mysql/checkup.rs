@@ -21,12 +21,12 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) async fn of(pool: &Arc<Pool>) -> Result<Self> {
-        let rows = pool.ask(Question::Plain(vec![QUESTION.into()])).await?;
-        let variables = rows.iter().map(|row| Ok((column(row, "Variable_name")?, column(row, "Value")?)));
+        let answer = pool.ask(Question::Plain(vec![QUESTION.into()])).await?;
+        let variables = answer.rows.iter().map(|row| Ok((column(row, "Variable_name")?, column(row, "Value")?)));
         let variables = variables.collect::<Result<_>>()?;
         // A user without the right to ask is not told of any.
         let listed = "SELECT COMMAND FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
-        let replicas = pool.ask(Question::Plain(vec![listed.into()])).await.map_or(0, |rows| rows.len());
+        let replicas = pool.ask(Question::Plain(vec![listed.into()])).await.map_or(0, |answer| answer.rows.len());
         Ok(Self { variables, replicas, galera_accepted: pool.settings.galera_accepted })
     }
 

@@ -61,6 +61,14 @@ pub(super) enum Question {
     Plain(Vec<String>),
 }
 
+/// What is answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<Row>,
+    /// How many rows plain statements have changed.
+    pub(super) changed: u64,
+}
+
 /// Why there are no rows.
 enum Complaint {
     /// No connection could be had.
@@ -76,20 +84,20 @@ impl Pool {
         Self { settings, state: Mutex::default(), seats: Semaphore::new(0), troubled: Notify::new(), timer }
     }
 
-    pub(super) async fn ask(self: &Arc<Self>, question: Question) -> Result<Vec<Row>> {
+    pub(super) async fn ask(self: &Arc<Self>, question: Question) -> Result<Answer> {
         self.try_ask(&question).await.map_err(|complaint| complaint.error())
     }
 
     /// The same for a question that does no harm when it is asked twice: if its connection breaks, it is sent once more, on a
     /// new one. The server may have ended idle sessions long ago, which shows when one of them is next used.
-    pub(super) async fn ask_harmlessly(self: &Arc<Self>, question: Question) -> Result<Vec<Row>> {
+    pub(super) async fn ask_harmlessly(self: &Arc<Self>, question: Question) -> Result<Answer> {
         match self.try_ask(&question).await {
             Err(complaint) if complaint.is_break() => self.ask(question).await,
             answered => answered.map_err(|complaint| complaint.error()),
         }
     }
 
-    async fn try_ask(self: &Arc<Self>, question: &Question) -> std::result::Result<Vec<Row>, Complaint> {
+    async fn try_ask(self: &Arc<Self>, question: &Question) -> std::result::Result<Answer, Complaint> {
         let mut collisions = 0;
         loop {
             match self.ask_once(question).await {
@@ -100,21 +108,21 @@ impl Pool {
                     }
                     return Err(complaint);
                 }
-                Ok(rows) => return Ok(rows),
+                Ok(answer) => return Ok(answer),
             }
         }
     }
 
     /// A connection whose request failed is not used again, unless the server undid it and says so. One that does not answer
     /// in time is cut.
-    async fn ask_once(self: &Arc<Self>, question: &Question) -> std::result::Result<Vec<Row>, Complaint> {
+    async fn ask_once(self: &Arc<Self>, question: &Question) -> std::result::Result<Answer, Complaint> {
         let taken = self.timer.within(self.settings.patience, self.take()).await;
         let busy = || Err(Error::new(ErrorKind::Unreachable, "no connection was free in time"));
         let mut taken = taken.unwrap_or_else(busy).map_err(Complaint::Unconnected)?;
         match self.timer.within(self.settings.patience, put(taken.conn(), question)).await {
-            Some(Ok(rows)) => {
+            Some(Ok(answer)) => {
                 taken.give_back();
-                Ok(rows)
+                Ok(answer)
             }
             Some(Err(error)) => {
                 let complaint = Complaint::Server(error);
@@ -282,15 +290,18 @@ impl Drop for Wanting<'_> {
     }
 }
 
-async fn put(conn: &mut Conn, question: &Question) -> std::result::Result<Vec<Row>, MyError> {
+async fn put(conn: &mut Conn, question: &Question) -> std::result::Result<Answer, MyError> {
+    let mut answer = Answer { rows: Vec::new(), changed: 0 };
     match question {
-        Question::Call(statement, values) => conn.exec(statement, Params::Positional(values.clone())).await,
+        Question::Call(statement, values) => {
+            answer.rows = conn.exec(statement, Params::Positional(values.clone())).await?;
+        }
         Question::Plain(statements) => {
-            let mut rows = Vec::new();
             for statement in statements {
-                rows = conn.query(statement).await?;
+                answer.rows = conn.query(statement).await?;
+                answer.changed += conn.affected_rows();
             }
-            Ok(rows)
         }
     }
+    Ok(answer)
 }
