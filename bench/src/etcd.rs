@@ -11,7 +11,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use crate::summary::{median, micros, percentile};
+use crate::summary::{median, micros, percentile, timed};
 
 const TTL: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 7;
@@ -28,10 +28,11 @@ pub async fn run() {
     let lease = bare.grant().await;
     let mut spans: [Vec<f64>; 3] = Default::default();
     for _ in 0..ROUNDS {
-        spans[0].push(timed(async || mutex.lock().await.expect("granted").release().await.expect("released")).await);
-        spans[1].push(timed(async || bare.pair(lease).await).await);
+        spans[0]
+            .push(timed(PAIRS, async || mutex.lock().await.expect("granted").release().await.expect("released")).await);
+        spans[1].push(timed(PAIRS, async || bare.pair(lease).await).await);
         spans[2].push(
-            timed(async || {
+            timed(PAIRS, async || {
                 let key = bare.lock("service", lease).await;
                 bare.unlock(key).await;
             })
@@ -55,7 +56,9 @@ pub async fn run() {
             let guard = next.lock().await.expect("granted");
             (Instant::now(), guard)
         });
-        while locks.inspect(&name).await.expect("answered").is_none_or(|view| view.waiters.is_none_or(|w| w.is_empty())) {}
+        while locks.inspect(&name).await.expect("answered").is_none_or(|view| view.waiters.is_none_or(|w| w.is_empty()))
+        {
+        }
         tokio::time::sleep(Duration::from_millis(3)).await; // until it watches
         let began = Instant::now();
         held.release().await.expect("released");
@@ -80,15 +83,6 @@ pub async fn run() {
         let (half, most) = (percentile(spans, 50), percentile(spans, 99));
         println!("  {name:<18} p50 {:>6.0} µs  p99 {:>6.0} µs", micros(half), micros(most));
     }
-}
-
-/// Seconds for each of many.
-async fn timed(mut work: impl AsyncFnMut()) -> f64 {
-    let began = Instant::now();
-    for _ in 0..PAIRS {
-        work().await;
-    }
-    began.elapsed().as_secs_f64() / PAIRS as f64
 }
 
 /// The server's own API, with nothing around it.

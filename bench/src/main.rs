@@ -5,8 +5,10 @@ mod etcd;
 mod hand_over;
 mod held;
 mod pairs;
+mod postgres;
 mod redlock;
 mod summary;
+mod zookeeper;
 
 use leasehold_testbed::redis::Server;
 
@@ -14,8 +16,11 @@ use leasehold_testbed::redis::Server;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     // With a word, that store alone.
-    if std::env::args().nth(1).as_deref() == Some("etcd") {
-        return etcd::run().await;
+    match std::env::args().nth(1).as_deref() {
+        Some("etcd") => return etcd::run().await,
+        Some("postgres") => return postgres::run().await,
+        Some("zookeeper") => return zookeeper::run().await,
+        _ => {}
     }
     let server = Server::start().expect("a server of our own");
     println!("Redis on loopback, {} cores", std::thread::available_parallelism().map_or(1, usize::from));
@@ -26,4 +31,6 @@ async fn main() {
     held::run(&server).await;
     redlock::run().await;
     etcd::run().await;
+    postgres::run().await;
+    zookeeper::run().await;
 }

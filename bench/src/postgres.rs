@@ -7,7 +7,7 @@ use leasehold::Locks;
 use leasehold_testbed::postgres::Server;
 use tokio_postgres::{Client, NoTls};
 
-use crate::summary::{median, micros, percentile};
+use crate::summary::{median, micros, percentile, timed};
 
 const TTL: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 7;
@@ -33,8 +33,9 @@ pub async fn run() {
     };
     let mut spans: [Vec<f64>; 2] = Default::default();
     for _ in 0..ROUNDS {
-        spans[0].push(timed(async || mutex.lock().await.expect("granted").release().await.expect("released")).await);
-        spans[1].push(timed(commits).await);
+        spans[0]
+            .push(timed(PAIRS, async || mutex.lock().await.expect("granted").release().await.expect("released")).await);
+        spans[1].push(timed(PAIRS, commits).await);
     }
     let two_commits = median(&mut spans[1].clone());
     for (name, spans) in ["leasehold", "two bare commits"].iter().zip(&mut spans) {
@@ -54,7 +55,9 @@ pub async fn run() {
             let guard = next.lock().await.expect("granted");
             (Instant::now(), guard)
         });
-        while locks.inspect(&name).await.expect("answered").is_none_or(|view| view.waiters.is_none_or(|w| w.is_empty())) {}
+        while locks.inspect(&name).await.expect("answered").is_none_or(|view| view.waiters.is_none_or(|w| w.is_empty()))
+        {
+        }
         let began = Instant::now();
         held.release().await.expect("released");
         let (at, guard) = waiter.await.expect("no panic");
@@ -91,13 +94,4 @@ async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("bare connects");
     tokio::spawn(connection);
     client
-}
-
-/// Seconds for each of many.
-async fn timed(mut work: impl AsyncFnMut()) -> f64 {
-    let began = Instant::now();
-    for _ in 0..PAIRS {
-        work().await;
-    }
-    began.elapsed().as_secs_f64() / PAIRS as f64
 }

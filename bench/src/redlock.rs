@@ -24,15 +24,16 @@ pub async fn run() {
     let proxies: Vec<Proxy> =
         servers.iter().map(|server| Proxy::start(("127.0.0.1", server.port())).expect("a proxy")).collect();
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let locks = connect(servers.iter().map(Server::port)).await;
+    let locks = connect(servers.iter().map(|server| server.port())).await;
     let mutex = locks.mutex("k").expect("a name");
     let mut bare = Vec::new();
     for url in &urls {
         let client = redis::Client::open(&**url).expect("a URL");
         bare.push(client.get_multiplexed_async_connection().await.expect("bare connects"));
     }
-    let release =
-        Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end");
+    let release = Script::new(
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end",
+    );
     let rslock = rslock::LockManager::new(urls.clone());
     let provider =
         RedisLockProvider::builder().urls(&urls).expiry(TTL).build().await.expect("distributed-lock connects");
