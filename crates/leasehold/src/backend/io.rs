@@ -31,7 +31,7 @@ impl IoThread {
     }
 
     /// Does the work on this thread, with nobody waiting for it.
-    #[cfg(feature = "etcd")]
+    #[cfg(any(feature = "etcd", feature = "postgres"))]
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }
@@ -64,11 +64,5 @@ impl IoThread {
                 Err(stopped.caused_by(cause).with_unknown_fate())
             }
         }
-    }
-
-    /// Does the work on this thread, and nobody waits for it.
-    #[cfg(feature = "postgres")]
-    pub(super) fn start_work(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.handle.spawn(work);
     }
 }

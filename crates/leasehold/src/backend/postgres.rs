@@ -392,7 +392,7 @@ impl Drop for Follower {
             let mut values = key_values(&key);
             values.push(Value::text(&hub.client));
             let statement = self.shared.statements.unwatch.clone();
-            self.shared.io.start_work(async move {
+            self.shared.io.spawn(async move {
                 // Somebody here may have begun to follow it again meanwhile. Otherwise it lapses by itself.
                 if !hub.follows(&key) {
                     let _ = pool.ask(&statement, &values).await;
