@@ -1,66 +1,20 @@
 //! The store on MySQL and MariaDB, on real servers with real faults.
 
+#[path = "../database/mod.rs"]
+mod database;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use leasehold::clock::{Clock, Timer};
-use leasehold::{ErrorKind, Guard, Locks, Result};
+use database::*;
+use leasehold::clock::Clock;
+use leasehold::{ErrorKind, Locks};
+use leasehold_testbed::Tls;
 use leasehold_testbed::mysql::Server;
-use leasehold_testbed::{PATIENCE, Tls};
-use tokio::task::{JoinHandle, JoinSet};
-
-/// Long enough that no lease runs out or is renewed while a test runs, so that what happens earlier has another reason.
-const TTL: Duration = Duration::from_secs(600);
-
-async fn connect(url: &str) -> Locks {
-    Locks::builder(url).ttl(TTL).connect().await.unwrap()
-}
-
-fn timer() -> Timer {
-    Timer::on_callers_runtime(Clock::boot())
-}
-
-/// What comes of it, unless it takes longer than anything may take.
-#[track_caller]
-fn soon<T>(what: &str, work: impl Future<Output = T>) -> impl Future<Output = T> {
-    let timer = timer();
-    async move { timer.within(PATIENCE, work).await.unwrap_or_else(|| panic!("waited in vain: {what}")) }
-}
-
-/// Resolves when so many wait for the key.
-async fn until_waiting(locks: &Locks, name: &str, count: usize) -> Result<()> {
-    soon("they wait in line", async {
-        while locks.inspect(name).await?.is_none_or(|view| view.waiters.unwrap_or_default().len() != count) {
-            timer().sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
-    })
-    .await
-}
-
-/// A holder and a waiter of two clients.
-async fn held_and_awaited(url: &str, ttl: Duration) -> (Locks, Guard, JoinHandle<Guard>) {
-    let client = async || Locks::builder(url).ttl(ttl).connect().await.unwrap();
-    let (one, other) = (client().await, client().await);
-    let guard = one.mutex("k").unwrap().lock().await.unwrap();
-    let mutex = other.mutex("k").unwrap();
-    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
-    until_waiting(&one, "k", 1).await.unwrap();
-    (one, guard, waiter)
-}
-
-/// The holder leaves in the background, however often it has to try, and the waiter has its turn with a higher token.
-async fn hand_over(guard: Guard, waiter: JoinHandle<Guard>) {
-    let before = guard.token();
-    assert!(!waiter.is_finished());
-    drop(guard);
-    let next = soon("the waiter's turn", waiter).await.unwrap();
-    assert!(next.token() > before);
-    next.release().await.unwrap();
-}
+use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_and_comes_back_forgets_neither_holder_nor_waiter_nor_token() {
