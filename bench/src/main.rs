@@ -4,6 +4,7 @@ mod contender;
 mod etcd;
 mod hand_over;
 mod held;
+mod mysql;
 mod pairs;
 mod postgres;
 mod redlock;
@@ -18,7 +19,9 @@ async fn main() {
     // With a word, that store alone.
     match std::env::args().nth(1).as_deref() {
         Some("etcd") => return etcd::run().await,
+        Some("mysql") => return mysql::run().await,
         Some("postgres") => return postgres::run().await,
+        Some("redlock") => return redlock::run().await,
         Some("zookeeper") => return zookeeper::run().await,
         _ => {}
     }
@@ -31,6 +34,7 @@ async fn main() {
     held::run(&server).await;
     redlock::run().await;
     etcd::run().await;
+    mysql::run().await;
     postgres::run().await;
     zookeeper::run().await;
 }

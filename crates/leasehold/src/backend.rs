@@ -11,6 +11,8 @@ mod io;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod near;
 mod notices;
 #[cfg(feature = "postgres")]
 pub mod postgres;

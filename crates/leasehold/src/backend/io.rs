@@ -1,9 +1,18 @@
 //! A thread of a store's own, for connections that must go on while the caller's runtime is blocked or gone.
 
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::select;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
+
+/// The thread looks up so often. A timer for something later can be set from elsewhere without waking it, and waking a thread
+/// takes as long as a trip to a server.
+const PULSE: Duration = Duration::from_secs(1);
 
 /// The thread and its runtime. Both end when this is dropped.
 #[derive(Debug)]
@@ -24,10 +33,24 @@ impl IoThread {
         std::thread::Builder::new()
             .name(name.into())
             .spawn(move || {
-                let _ = runtime.block_on(gone);
+                runtime.block_on(async {
+                    let timer = Timer::on_callers_runtime(Clock::boot());
+                    let beat = async {
+                        loop {
+                            timer.sleep(PULSE).await;
+                        }
+                    };
+                    select(gone, pin!(beat)).await;
+                });
             })
             .map_err(refused)?;
         Ok(Self { handle, _stay: stay })
+    }
+
+    /// Time limits that this thread sees to, whoever sets them. Those that are longer than a second cost it nothing.
+    #[cfg(feature = "postgres")]
+    pub(super) fn timer(&self) -> Timer {
+        Timer::driven_by(Clock::boot(), self.handle.clone())
     }
 
     /// Does the work on this thread, with nobody waiting for it.

@@ -29,6 +29,7 @@ use tokio::sync::broadcast;
 use tokio_postgres::Row;
 
 use crate::backend::io::IoThread;
+use crate::backend::near::Near;
 use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
 use crate::backend::sql::{LINE_MAX, columns, micros};
 use crate::backend::{
@@ -60,6 +61,8 @@ struct Shared {
     name: String,
     io: IoThread,
     pool: Arc<Pool>,
+    /// The connections of the runtime that takes locks.
+    near: Near<Pool>,
     hub: Arc<Hub>,
     seat: Seat,
     statements: Statements,
@@ -109,12 +112,13 @@ impl Postgres {
     async fn open(builder: Builder) -> Result<Self> {
         let Builder { name, settings } = builder;
         let statements = Statements::in_schema(|statement| settings.schema.named(statement));
-        let pool = Arc::new(Pool::new(Arc::new(settings)));
-        let hub = Arc::new(Hub::new());
         let io = IoThread::start("leasehold-postgres")?;
+        let pool = Arc::new(Pool::new(Arc::new(settings), io.timer()));
+        let hub = Arc::new(Hub::new());
         // On the heap, or whoever awaits a connection would carry all of this.
         let seat = io.run(Box::pin(Ear::start(pool.clone(), hub.clone()))).await?;
-        let shared = Shared { name, io, pool, hub, seat, statements, watches: AtomicU64::new(0) };
+        let near = Near::new();
+        let shared = Shared { name, io, pool, near, hub, seat, statements, watches: AtomicU64::new(0) };
         Ok(Self { shared: Arc::new(shared) })
     }
 }
@@ -138,6 +142,14 @@ impl Statements {
 }
 
 impl Shared {
+    /// Enters or leaves a line: one statement, on a connection of the runtime that this is called on, if it has any.
+    async fn pass(&self, statement: &str, values: Vec<Value>, enters: bool) -> Result<Vec<Row>> {
+        match self.near.here(enters, || self.pool.another()) {
+            Some(pool) => pool.ask(statement, &values).await,
+            None => self.ask(statement, values).await,
+        }
+    }
+
     /// One statement, done to its end once begun.
     async fn ask(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
         let (pool, statement) = (self.pool.clone(), statement.to_owned());
@@ -162,8 +174,8 @@ impl Shared {
         self.io
             .run(async move {
                 if let Some(link) = seat.filter(|link| link.is_open()) {
-                    match link.ask(&statement, &values).await {
-                        Err(complaint) if complaint.is_collision() => {}
+                    match link.ask(&statement, &values, pool.sessions_are_ours()).await {
+                        Err(complaint) if complaint.is_collision() || complaint.is_about_names() => {}
                         answer => return answer.map_err(|complaint| complaint.error()),
                     }
                 }
@@ -220,7 +232,7 @@ impl Backend for Postgres {
                 Value::Bytes(note.value.as_deref().map(Into::into)),
                 Value::Number(LINE_MAX),
             ]);
-            let rows = shared.ask(&shared.statements.enter, values).await;
+            let rows = shared.pass(&shared.statements.enter, values, true).await;
             let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request, !hub.hears()));
             match &standing {
                 Ok(Standing::Waiting { .. }) => hub.waiters.is_in_line(place.entry),
@@ -240,7 +252,7 @@ impl Backend for Postgres {
             self.shared.hub.waiters.forget(place.entry);
             let mut values = place_values(place);
             values.push(Value::text(&self.shared.hub.client));
-            let rows = self.shared.ask(&self.shared.statements.leave, values).await?;
+            let rows = self.shared.pass(&self.shared.statements.leave, values, false).await?;
             reply::departure(reply::only(&rows)?)
         })
     }

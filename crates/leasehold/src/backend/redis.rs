@@ -26,7 +26,7 @@ mod wire;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -34,16 +34,15 @@ use futures_core::stream::BoxStream;
 use futures_util::future::join_all;
 use futures_util::stream;
 use redis::Value;
-use tokio::runtime::Handle;
 
 use crate::backend::io::IoThread;
+use crate::backend::near::Near;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
     Patience, Place, Query, Renewal, Request, Standing, Verdict, Version,
 };
 use crate::error::{ErrorKind, Result};
 use crate::key::Key;
-use crate::sync::locked;
 use call::{Call, evalsha, many, millis};
 use health::Health;
 use hub::{Heard, Hub, Listener};
@@ -72,15 +71,7 @@ struct Shared {
     /// The connections of the thread above. News arrive here, and renewals leave.
     wire: Arc<Wire>,
     hub: Arc<Hub>,
-    local: Mutex<Locality>,
-}
-
-/// Whether the runtime that takes locks has a connection of its own.
-enum Locality {
-    Undecided,
-    Here(Arc<Local>),
-    /// It cannot have one.
-    Nowhere,
+    near: Near<Local>,
 }
 
 impl Redis {
@@ -118,8 +109,8 @@ impl Redis {
         {
             tracing::warn!(target: "leasehold::redis", store = %name, "{finding}");
         }
-        let local = Mutex::new(Locality::Undecided);
-        Ok(Self { shared: Arc::new(Shared { name, settings, eviction_accepted, io, wire, hub, local }) })
+        let near = Near::new();
+        Ok(Self { shared: Arc::new(Shared { name, settings, eviction_accepted, io, wire, hub, near }) })
     }
 }
 
@@ -133,25 +124,13 @@ impl Shared {
         self.io.run(async move { wire.call(&call).await }).await
     }
 
-    /// The connection of the runtime that this is called on, if it has one. Entering makes one; whatever else happens on
-    /// a runtime without one, such as the thread that renews, is done on the connection of our own thread.
+    /// The connection of the runtime that this is called on, if it has one. Whatever happens elsewhere, such as on the thread
+    /// that renews, is done on the connection of our own thread.
     fn local_for(&self, enters: bool) -> Option<Arc<Local>> {
-        let here = Handle::try_current().ok()?;
-        let mut locality = locked(&self.local);
-        match &*locality {
-            Locality::Here(local) if local.is_open() => (local.runtime == here.id()).then(|| local.clone()),
-            Locality::Here(_) | Locality::Undecided if enters => {
-                if !local::can_connect() {
-                    *locality = Locality::Nowhere;
-                    return None;
-                }
-                let wire = Arc::new(Wire::new(self.settings.clone(), "local", &self.hub, Arc::default()));
-                let local = Arc::new(Local::start(wire, self.hub.clone()));
-                *locality = Locality::Here(local.clone());
-                Some(local)
-            }
-            Locality::Here(_) | Locality::Undecided | Locality::Nowhere => None,
-        }
+        self.near.here(enters, || {
+            let wire = Arc::new(Wire::new(self.settings.clone(), "local", &self.hub, Arc::default()));
+            Local::start(wire, self.hub.clone())
+        })
     }
 
     /// Calls a script for one line, on our own thread.

@@ -30,6 +30,20 @@ async fn taking_a_lock_and_giving_it_back_are_two_statements() {
     assert!((2 * PAIRS..2 * PAIRS + 20).contains(&asked), "{asked} statements for {PAIRS} pairs");
 }
 
+/// The first of each kind on each connection is read, and so is whatever comes once.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_reads_what_it_is_asked_again_and_again_once_for_each_connection() {
+    const PAIRS: usize = 100;
+    let server = server();
+    let locks = connect(&server.url()).await;
+    let mutex = locks.mutex("k").unwrap();
+    for _ in 0..PAIRS {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    let by_name = server.statements_by_name();
+    assert!(by_name > 2 * PAIRS - 20, "{by_name} of {} statements", 2 * PAIRS);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing_moves() {
     const SECONDS: usize = 8;

@@ -22,6 +22,20 @@ async fn a_pooler_that_swallows_notifications_is_noticed_and_told_of() {
     hand_over(guard, waiter).await;
 }
 
+/// The next statement may be done in another session, which would not know the name.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_pooler_no_statement_has_a_name() {
+    let server = Server::builder().setting("log_statement", "all").start().unwrap();
+    let pooler = Pooler::start(&server).unwrap();
+    let locks = connect(&pooler.url()).await;
+    let (mutex, before) = (locks.mutex("k").unwrap(), server.statements());
+    for _ in 0..10 {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    assert!(server.statements() >= before + 20);
+    assert_eq!(server.statements_by_name(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_behind_a_pooler_are_asked_about_together_and_seldom_while_nothing_moves() {
     let server = Server::builder().setting("log_statement", "all").start().unwrap();

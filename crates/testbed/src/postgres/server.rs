@@ -198,6 +198,12 @@ impl Server {
         log.lines().filter(|line| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ")).count()
     }
 
+    /// How many of them it knew by a name, and did not have to read again.
+    pub fn statements_by_name(&self) -> usize {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.lines().filter(|line| line.contains("LOG:  execute ") && !line.contains("execute <unnamed>")).count()
+    }
+
     fn data(&self) -> PathBuf {
         self.folder().join("data")
     }

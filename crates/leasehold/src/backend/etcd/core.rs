@@ -114,9 +114,8 @@ impl Core {
     async fn watch_those_that_stay(self: &Arc<Self>) {
         let mut next = locked(&self.unwatched).front().copied();
         while let Some((entry, due)) = next {
-            if self.roster.get(entry).is_some() {
-                self.wire.timer.sleep_until(due).await;
-            }
+            // Even if it has gone already: one alarm does for all that come and go meanwhile.
+            self.wire.timer.sleep_until(due).await;
             if let Some(own) = self.roster.get(entry) {
                 self.watch_now(&own);
             }

@@ -1,5 +1,6 @@
 //! A connection to the server, encrypted or not, and what it hears.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,8 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Connection, Error as PgError, NoTls, Row};
+use tokio_postgres::{AsyncMessage, Client, Connection, Error as PgError, NoTls, Row, Statement};
 
 use super::address::Settings;
 use super::fault;
@@ -19,13 +21,16 @@ use super::hub::Hub;
 use super::tls::Connector;
 #[cfg(not(feature = "tls"))]
 use crate::backend::tls::Tls;
-use crate::clock::{Clock, Timer};
+use crate::clock::Timer;
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Mutex, locked};
 
 /// A connection that requests are sent on, one behind the other.
 #[derive(Debug)]
 pub(super) struct Link {
     client: Client,
+    /// What has been sent on it, and what is known by a name since.
+    sent: Mutex<HashMap<Box<str>, Option<Statement>>>,
     /// How many requests are on their way.
     busy: AtomicUsize,
     timer: Timer,
@@ -68,15 +73,14 @@ impl Value {
 
 impl Link {
     /// Connects. Must be called on the runtime that is to drive the connection.
-    pub(super) async fn open(settings: &Settings, hub: Option<Arc<Hub>>) -> Result<Self> {
-        let timer = Timer::on_callers_runtime(Clock::boot());
-        let patience = settings.patience;
+    pub(super) async fn open(settings: &Settings, timer: &Timer, hub: Option<Arc<Hub>>) -> Result<Self> {
+        let (timer, patience) = (timer.clone(), settings.patience);
         let ended = Arc::new(Notify::new());
         let (client, driving) = timer
             .within(patience, connect(settings, hub, ended.clone()))
             .await
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Unreachable, "no connection could be made in time")))?;
-        Ok(Self { client, busy: AtomicUsize::new(0), timer, patience, driving, ended })
+        Ok(Self { client, sent: Mutex::default(), busy: AtomicUsize::new(0), timer, patience, driving, ended })
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -96,13 +100,25 @@ impl Link {
         &mut self.client
     }
 
-    /// Sends a statement and waits for its rows. It has no name on the server, where nothing is left of it: behind a pooler
-    /// the next one may go to another server's session. A connection that does not answer in time is cut.
-    pub(super) async fn ask(&self, statement: &str, values: &[Value]) -> Result<Vec<Row>, Complaint> {
+    /// Sends a statement and waits for its rows. A connection that does not answer in time is cut.
+    ///
+    /// It has no name on the server, where nothing is left of it: behind a pooler the next one may go to another session. If
+    /// the session `is_ours`, what is sent a second time is given a name, which costs a trip once, and spares the server the
+    /// reading of it from then on.
+    pub(super) async fn ask(&self, statement: &str, values: &[Value], is_ours: bool) -> Result<Vec<Row>, Complaint> {
         self.busy.fetch_add(1, Relaxed);
         let _idle = Idle(&self.busy);
         let values: Vec<_> = values.iter().map(Value::typed).collect();
-        match self.timer.within(self.patience, self.client.query_typed(statement, &values)).await {
+        let answer = async {
+            match self.named(statement, &values, is_ours).await? {
+                None => self.client.query_typed(statement, &values).await,
+                Some(named) => {
+                    let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+                    self.client.query(&named, &values).await
+                }
+            }
+        };
+        match self.timer.within(self.patience, answer).await {
             Some(Ok(rows)) => Ok(rows),
             Some(Err(error)) => Err(Complaint::Server(error)),
             None => {
@@ -112,9 +128,30 @@ impl Link {
         }
     }
 
+    /// The name of a statement, if it has one or is to have one.
+    async fn named(
+        &self,
+        statement: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+        is_ours: bool,
+    ) -> Result<Option<Statement>, PgError> {
+        let before = locked(&self.sent).get(statement).cloned();
+        let named = match before {
+            _ if !is_ours => return Ok(None),
+            Some(Some(named)) => return Ok(Some(named)),
+            None => None,
+            Some(None) => {
+                let types: Vec<Type> = values.iter().map(|(_, of)| of.clone()).collect();
+                Some(self.client.prepare_typed(statement, &types).await?)
+            }
+        };
+        locked(&self.sent).insert(statement.into(), named.clone());
+        Ok(named)
+    }
+
     /// The same for a statement without values and rows.
     pub(super) async fn command(&self, statement: &str) -> Result<()> {
-        self.ask(statement, &[]).await.map(drop).map_err(|complaint| complaint.error())
+        self.ask(statement, &[], false).await.map(drop).map_err(|complaint| complaint.error())
     }
 }
 
@@ -139,6 +176,14 @@ impl Complaint {
     /// Whether two transactions got into each other's way, this one was undone, and another try may well succeed.
     pub(super) fn is_collision(&self) -> bool {
         matches!(self, Self::Server(error) if fault::is_collision(error))
+    }
+
+    /// Whether the session is not ours alone after all: the names of its statements are not those that we gave. Nothing was
+    /// done.
+    pub(super) fn is_about_names(&self) -> bool {
+        use SqlState as Said;
+        let names = [Said::INVALID_SQL_STATEMENT_NAME, Said::DUPLICATE_PSTATEMENT];
+        matches!(self, Self::Server(error) if error.code().is_some_and(|code| names.contains(code)))
     }
 
     /// Whether the connection is gone, and what became of the statement unknown.

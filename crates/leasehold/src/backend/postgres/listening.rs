@@ -50,7 +50,7 @@ impl Ear {
     pub(super) async fn start(pool: Arc<Pool>, hub: Arc<Hub>) -> Result<Seat> {
         let timer = Timer::on_callers_runtime(Clock::boot());
         let mut ear = Self { pool, hub, seat: Seat::default(), server: None, polls: false, timer };
-        let mut link = Link::open(&ear.pool.settings, Some(ear.hub.clone())).await?;
+        let mut link = Link::open(&ear.pool.settings, &ear.timer, Some(ear.hub.clone())).await?;
         ear.pool.settings.schema.prepare(link.client()).await?;
         let link = Arc::new(link);
         ear.listen(&link).await?;
@@ -97,7 +97,7 @@ impl Ear {
     }
 
     async fn start_anew(&mut self) -> Result<Arc<Link>> {
-        let link = Arc::new(Link::open(&self.pool.settings, Some(self.hub.clone())).await?);
+        let link = Arc::new(Link::open(&self.pool.settings, &self.timer, Some(self.hub.clone())).await?);
         let before = self.server.clone();
         self.listen(&link).await?;
         if self.server != before {
@@ -111,7 +111,7 @@ impl Ear {
 
     async fn listen(&mut self, link: &Arc<Link>) -> Result<()> {
         let who = "SELECT pg_postmaster_start_time()::text AS since, pg_backend_pid()::bigint AS session";
-        let rows = link.ask(who, &[]).await;
+        let rows = link.ask(who, &[], false).await;
         let rows = rows.map_err(|complaint| complaint.error().with_no_effect())?;
         let row = reply::only(&rows)?;
         self.server = Some(reply::column(row, "since")?);
@@ -125,6 +125,7 @@ impl Ear {
             tokio::spawn(poll(self.pool.clone(), self.hub.clone()));
         }
         self.hub.set_hears(hears);
+        self.pool.set_sessions_are_ours(hears);
         *locked(&self.seat) = Some(link.clone());
         Ok(())
     }

@@ -1,12 +1,15 @@
 //! A few connections that requests share.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 
 use super::address::Settings;
 use super::link::{Complaint, Link, Value};
+use crate::clock::Timer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Mutex, locked};
 
@@ -17,14 +20,35 @@ const COLLISIONS_MAX: usize = 5;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) settings: Arc<Settings>,
+    timer: Timer,
+    common: Arc<Common>,
     state: Mutex<State>,
     /// Rings when a connection is there, or could not be made.
     opened: Notify,
 }
 
+/// What the pools of one client have in common.
+#[derive(Debug, Default)]
+struct Common {
+    /// How many connections there are, and are being made.
+    connections: Arc<AtomicUsize>,
+    /// Whether nobody hands the server's sessions to others in between.
+    sessions_are_ours: AtomicBool,
+}
+
+/// A connection that counts.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, AcqRel);
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
-    links: Vec<Arc<Link>>,
+    links: Vec<(Arc<Link>, Counted)>,
     /// How many connections are being made.
     opening: usize,
     /// How often one could not be made, and why the last could not.
@@ -35,15 +59,29 @@ struct State {
 enum Found {
     Link(Arc<Link>),
     /// All are busy, and there may be one more.
-    LinkAndRoom(Arc<Link>),
-    Room,
+    LinkAndRoom(Arc<Link>, Counted),
+    Room(Counted),
     /// There is none, and others are making as many as there may be.
     Wait(u64),
 }
 
 impl Pool {
-    pub(super) fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, state: Mutex::default(), opened: Notify::new() }
+    pub(super) fn new(settings: Arc<Settings>, timer: Timer) -> Self {
+        Self { settings, timer, common: Arc::default(), state: Mutex::default(), opened: Notify::new() }
+    }
+
+    /// Another pool of the same client, for another runtime. Together they have as many connections as one may have.
+    pub(super) fn another(&self) -> Self {
+        Self { common: self.common.clone(), ..Self::new(self.settings.clone(), self.timer.clone()) }
+    }
+
+    /// Whether sessions are ours alone, as has just been found out.
+    pub(super) fn set_sessions_are_ours(&self, ours: bool) {
+        self.common.sessions_are_ours.store(ours, Relaxed);
+    }
+
+    pub(super) fn sessions_are_ours(&self) -> bool {
+        self.common.sessions_are_ours.load(Relaxed)
     }
 
     /// Sends a statement on the connection with the least to do, and waits for its rows.
@@ -64,8 +102,10 @@ impl Pool {
         let mut collisions = 0;
         loop {
             let link = self.link().await.map_err(Complaint::NoConnection)?;
-            match link.ask(statement, values).await {
+            let by_name = self.sessions_are_ours();
+            match link.ask(statement, values, by_name).await {
                 Ok(rows) => return Ok(rows),
+                Err(complaint) if by_name && complaint.is_about_names() => self.set_sessions_are_ours(false),
                 Err(complaint) if complaint.is_collision() && collisions < COLLISIONS_MAX => collisions += 1,
                 Err(complaint) => {
                     if complaint.is_break() {
@@ -89,12 +129,12 @@ impl Pool {
             let opened = self.opened.notified();
             match self.find() {
                 Found::Link(link) => return Ok(link),
-                Found::LinkAndRoom(link) => {
+                Found::LinkAndRoom(link, counted) => {
                     let pool = self.clone();
-                    tokio::spawn(async move { pool.open().await });
+                    tokio::spawn(async move { pool.open(counted).await });
                     return Ok(link);
                 }
-                Found::Room => return self.open().await,
+                Found::Room(counted) => return self.open(counted).await,
                 Found::Wait(failures) => {
                     opened.await;
                     let state = locked(&self.state);
@@ -109,27 +149,38 @@ impl Pool {
 
     fn find(&self) -> Found {
         let mut state = locked(&self.state);
-        state.links.retain(|link| link.is_open());
-        let has_room = state.links.len() + state.opening < self.settings.connections;
-        let idlest = state.links.iter().min_by_key(|link| link.busy()).cloned();
-        match idlest {
-            Some(link) if link.busy() > 0 && has_room => {
+        state.links.retain(|(link, _)| link.is_open());
+        let idlest = state.links.iter().map(|(link, _)| link).min_by_key(|link| link.busy()).cloned();
+        if let Some(link) = idlest.as_ref().filter(|link| link.busy() == 0) {
+            return Found::Link(link.clone());
+        }
+        let is_first = state.links.is_empty() && state.opening == 0;
+        match (idlest, self.room(is_first)) {
+            (Some(link), None) => Found::Link(link),
+            (None, None) => Found::Wait(state.failures),
+            (link, Some(counted)) => {
                 state.opening += 1;
-                Found::LinkAndRoom(link)
+                match link {
+                    Some(link) => Found::LinkAndRoom(link, counted),
+                    None => Found::Room(counted),
+                }
             }
-            Some(link) => Found::Link(link),
-            None if has_room => {
-                state.opening += 1;
-                Found::Room
-            }
-            None => Found::Wait(state.failures),
         }
     }
 
+    /// Room for one more connection, if there is any. The first of a pool always finds some.
+    fn room(&self, is_first: bool) -> Option<Counted> {
+        let (connections, most) = (&self.common.connections, self.settings.connections);
+        let one_more = |now| (is_first || now < most).then_some(now + 1);
+        let counted = connections.fetch_update(AcqRel, Acquire, one_more).is_ok();
+        counted.then(|| Counted(connections.clone()))
+    }
+
     /// Makes the connection that was counted as being made.
-    async fn open(&self) -> Result<Arc<Link>> {
-        let mut opening = Opening { pool: self, made: Err(Error::new(ErrorKind::Closed, "nobody waited for it")) };
-        opening.made = Link::open(&self.settings, None).await.map(Arc::new);
+    async fn open(&self, counted: Counted) -> Result<Arc<Link>> {
+        let nobody = Err(Error::new(ErrorKind::Closed, "nobody waited for it"));
+        let mut opening = Opening { pool: self, made: nobody, counted: Some(counted) };
+        opening.made = Link::open(&self.settings, &self.timer, None).await.map(Arc::new);
         opening.made.clone()
     }
 }
@@ -138,6 +189,7 @@ impl Pool {
 struct Opening<'a> {
     pool: &'a Pool,
     made: Result<Arc<Link>>,
+    counted: Option<Counted>,
 }
 
 impl Drop for Opening<'_> {
@@ -145,7 +197,7 @@ impl Drop for Opening<'_> {
         let mut state = locked(&self.pool.state);
         state.opening -= 1;
         match &self.made {
-            Ok(link) => state.links.push(link.clone()),
+            Ok(link) => state.links.extend(self.counted.take().map(|counted| (link.clone(), counted))),
             Err(error) => {
                 state.failures += 1;
                 state.failure = Some(error.clone());

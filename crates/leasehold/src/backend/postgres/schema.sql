@@ -151,6 +151,10 @@ DECLARE
     v_client text;
     v_line text;
 BEGIN
+    -- As a rule nobody does, and then there is no need for a loop.
+    IF NOT EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name) THEN
+        RETURN;
+    END IF;
     FOR v_client IN
         SELECT w.client FROM leasehold.watcher w
         WHERE w.namespace = p_namespace AND w.name = p_name AND w.expires_at > p_now
@@ -169,25 +173,29 @@ CREATE FUNCTION leasehold.enter(p_namespace text, p_name bytea, p_entry bytea, p
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
-    v_line record;
+    v_room bigint;
+    v_soonest timestamptz;
+    v_changed boolean := false;
     v_holds boolean;
     v_fits boolean;
 BEGIN
-    SELECT * INTO v_line FROM leasehold.settle(p_namespace, p_name, v_now);
-    capacity := v_line.capacity;
-    holders := v_line.holders;
+    -- As a rule nobody is there, and the line need not be read.
+    IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
+        SELECT s.capacity, s.room, s.holders, s.soonest, s.changed INTO capacity, v_room, holders, v_soonest, v_changed
+        FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    END IF;
     -- Nobody is in line, so we are not.
-    IF v_line.capacity IS NOT NULL OR p_returns THEN
+    IF capacity IS NOT NULL THEN
         UPDATE leasehold.entry e SET expires_at = greatest(e.expires_at, v_now
             + CASE WHEN e.holds THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
         WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name AND e.expires_at > v_now
         RETURNING e.ticket, e.holds INTO ticket, v_holds;
     END IF;
     IF ticket IS NULL THEN
-        v_fits := v_line.capacity IS NULL OR v_line.capacity = p_capacity AND v_line.room >= p_weight;
+        v_fits := capacity IS NULL OR capacity = p_capacity AND v_room >= p_weight;
         standing := CASE
             WHEN p_returns THEN 'gone'
-            WHEN v_line.capacity <> p_capacity THEN 'mismatch'
+            WHEN capacity <> p_capacity THEN 'mismatch'
             WHEN NOT v_fits AND NOT p_queues THEN 'refused'
         END;
         IF standing IS NULL AND NOT v_fits THEN
@@ -197,7 +205,7 @@ BEGIN
         END IF;
         IF standing IS NULL THEN
             -- One of this id that has expired, and nobody has taken out yet.
-            IF v_line.room < 0 THEN
+            IF v_room < 0 THEN
                 DELETE FROM leasehold.entry e WHERE e.entry = p_entry;
             END IF;
             v_holds := v_fits;
@@ -207,7 +215,7 @@ BEGIN
                 v_fits, p_owner, p_host, p_pid, p_value, v_now,
                 v_now + CASE WHEN v_fits THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
             RETURNING e.ticket INTO ticket;
-            v_line.changed := v_line.changed OR v_fits;
+            v_changed := v_changed OR v_fits;
         ELSIF standing = 'refused' THEN
             line := leasehold.show(p_namespace, p_name, v_now, false);
         END IF;
@@ -216,8 +224,8 @@ BEGIN
         WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < enter.ticket;
     END IF;
     standing := coalesce(standing, CASE WHEN v_holds THEN 'holding' ELSE 'waiting' END);
-    soonest_us := (extract(epoch FROM v_line.soonest - v_now) * 1000000)::bigint;
-    IF v_line.changed THEN
+    soonest_us := (extract(epoch FROM v_soonest - v_now) * 1000000)::bigint;
+    IF v_changed THEN
         PERFORM leasehold.publish(p_namespace, p_name, v_now);
     END IF;
 END $$;
@@ -235,7 +243,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'gone';
     END IF;
-    SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
+        SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    END IF;
     IF v_gone.hears AND v_gone.client <> p_client THEN
         PERFORM pg_notify('leasehold_' || v_gone.client, 'x ' || encode(p_entry, 'hex'));
     END IF;
