@@ -48,6 +48,8 @@ async fn a_user_without_a_right_is_told_which_page_to_read() {
     server.sql(&documented_rights());
     server.sql("REVOKE DELETE ON leasehold.entry FROM locks");
     let locks = connect(&server.url_of("locks")).await;
+    let findings = locks.checkup().await.unwrap();
+    assert!(!findings.iter().any(|finding| finding.to_string().contains("may do what locks need")), "{findings:?}");
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     let refused = guard.release().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unusable);

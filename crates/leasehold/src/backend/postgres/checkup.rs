@@ -19,9 +19,9 @@ const QUESTION: &str = "
         current_setting('synchronous_standby_names') <> '' AS confirmed,
         (SELECT count(*) FROM pg_catalog.pg_stat_replication) AS standbys,
         current_setting('default_transaction_isolation') AS isolation,
-        has_schema_privilege($1, 'USAGE') AND has_table_privilege($2, 'SELECT, INSERT, UPDATE, DELETE')
-            AND has_table_privilege($3, 'SELECT, INSERT, UPDATE, DELETE')
-            AND has_sequence_privilege($4, 'USAGE') AS allowed";
+        has_schema_privilege($1, 'USAGE') AND has_sequence_privilege($4, 'USAGE')
+            AND (SELECT bool_and(has_table_privilege(t, needed)) FROM unnest(ARRAY[$2, $3]) AS t,
+                unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed) AS allowed";
 
 struct Health {
     version: String,
