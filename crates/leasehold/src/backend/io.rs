@@ -1,17 +1,16 @@
 //! A thread of a store's own, for connections that must go on while the caller's runtime is blocked or gone.
 
-use std::pin::pin;
+#[cfg(feature = "postgres")]
 use std::time::Duration;
 
-use futures_util::future::select;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+#[cfg(feature = "postgres")]
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The thread looks up so often. A timer for something later can be set from elsewhere without waking it, and waking a thread
-/// takes as long as a trip to a server.
+#[cfg(feature = "postgres")]
 const PULSE: Duration = Duration::from_secs(1);
 
 /// The thread and its runtime. Both end when this is dropped.
@@ -33,23 +32,22 @@ impl IoThread {
         std::thread::Builder::new()
             .name(name.into())
             .spawn(move || {
-                runtime.block_on(async {
-                    let timer = Timer::on_callers_runtime(Clock::boot());
-                    let beat = async {
-                        loop {
-                            timer.sleep(PULSE).await;
-                        }
-                    };
-                    select(gone, pin!(beat)).await;
-                });
+                let _ = runtime.block_on(gone);
             })
             .map_err(refused)?;
         Ok(Self { handle, _stay: stay })
     }
 
-    /// Time limits that this thread sees to, whoever sets them. Those that are longer than a second cost it nothing.
+    /// Time limits that this thread sees to, whoever sets them. From now on it looks up every second: what is set for later than
+    /// that does not wake it, and waking a thread takes as long as a trip to a server.
     #[cfg(feature = "postgres")]
     pub(super) fn timer(&self) -> Timer {
+        let beat = Timer::on_callers_runtime(Clock::boot());
+        self.spawn(async move {
+            loop {
+                beat.sleep(PULSE).await;
+            }
+        });
         Timer::driven_by(Clock::boot(), self.handle.clone())
     }
 

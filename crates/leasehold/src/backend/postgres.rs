@@ -144,7 +144,10 @@ impl Statements {
 impl Shared {
     /// Enters or leaves a line: one statement, on a connection of the runtime that this is called on, if it has any.
     async fn pass(&self, statement: &str, values: Vec<Value>, enters: bool) -> Result<Vec<Row>> {
-        match self.near.here(enters, || self.pool.another()) {
+        // A single connection is for everybody.
+        let near =
+            if self.pool.settings.connections > 1 { self.near.here(enters, || self.pool.another()) } else { None };
+        match near {
             Some(pool) => pool.ask(statement, &values).await,
             None => self.ask(statement, values).await,
         }

@@ -72,11 +72,12 @@ impl Value {
 }
 
 impl Link {
-    /// Connects. Must be called on the runtime that is to drive the connection.
+    /// Connects. Must be called on the runtime that is to drive the connection. Requests are timed by `timer`, which has to last as
+    /// long as they do; whoever connects in the background may outlast it.
     pub(super) async fn open(settings: &Settings, timer: &Timer, hub: Option<Arc<Hub>>) -> Result<Self> {
         let (timer, patience) = (timer.clone(), settings.patience);
         let ended = Arc::new(Notify::new());
-        let (client, driving) = timer
+        let (client, driving) = Timer::on_callers_runtime(timer.clock().clone())
             .within(patience, connect(settings, hub, ended.clone()))
             .await
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Unreachable, "no connection could be made in time")))?;
@@ -178,11 +179,11 @@ impl Complaint {
         matches!(self, Self::Server(error) if fault::is_collision(error))
     }
 
-    /// Whether the session is not ours alone after all: the names of its statements are not those that we gave. Nothing was
-    /// done.
+    /// Whether the session is not ours alone after all, and the names of its statements are not those that we gave; or what they
+    /// stand for has been replaced. Nothing was done.
     pub(super) fn is_about_names(&self) -> bool {
         use SqlState as Said;
-        let names = [Said::INVALID_SQL_STATEMENT_NAME, Said::DUPLICATE_PSTATEMENT];
+        let names = [Said::INVALID_SQL_STATEMENT_NAME, Said::DUPLICATE_PSTATEMENT, Said::FEATURE_NOT_SUPPORTED];
         matches!(self, Self::Server(error) if error.code().is_some_and(|code| names.contains(code)))
     }
 

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use super::address::Settings;
 use super::link::{Complaint, Link, Value};
 use crate::clock::Timer;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::sync::{Mutex, locked};
 
 /// How often a statement is sent that the server undid because others were in its way. One of them always goes on, so that
@@ -70,7 +70,8 @@ impl Pool {
         Self { settings, timer, common: Arc::default(), state: Mutex::default(), opened: Notify::new() }
     }
 
-    /// Another pool of the same client, for another runtime. Together they have as many connections as one may have.
+    /// Another pool of the same client, for another runtime. Together they have as many connections as one may have, but for the
+    /// first of each, which it has in any case.
     pub(super) fn another(&self) -> Self {
         Self { common: self.common.clone(), ..Self::new(self.settings.clone(), self.timer.clone()) }
     }
@@ -178,30 +179,30 @@ impl Pool {
 
     /// Makes the connection that was counted as being made.
     async fn open(&self, counted: Counted) -> Result<Arc<Link>> {
-        let nobody = Err(Error::new(ErrorKind::Closed, "nobody waited for it"));
-        let mut opening = Opening { pool: self, made: nobody, counted: Some(counted) };
-        opening.made = Link::open(&self.settings, &self.timer, None).await.map(Arc::new);
-        opening.made.clone()
+        let mut opening = Opening { pool: self, made: None };
+        let made = Link::open(&self.settings, &self.timer, None).await.map(Arc::new);
+        opening.made = Some(made.clone().map(|link| (link, counted)));
+        made
     }
 }
 
-/// Says what became of it, even if whoever was making it is dropped.
+/// Says what became of it. If whoever was making it is dropped, somebody who waits for it makes it instead.
 struct Opening<'a> {
     pool: &'a Pool,
-    made: Result<Arc<Link>>,
-    counted: Option<Counted>,
+    made: Option<Result<(Arc<Link>, Counted)>>,
 }
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         let mut state = locked(&self.pool.state);
         state.opening -= 1;
-        match &self.made {
-            Ok(link) => state.links.extend(self.counted.take().map(|counted| (link.clone(), counted))),
-            Err(error) => {
+        match self.made.take() {
+            Some(Ok(link)) => state.links.push(link),
+            Some(Err(error)) => {
                 state.failures += 1;
-                state.failure = Some(error.clone());
+                state.failure = Some(error);
             }
+            None => {}
         }
         drop(state);
         self.pool.opened.notify_waiters();
