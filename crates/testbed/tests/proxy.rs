@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testbed::redis::Server;
 use leasehold_testbed::{PATIENCE, Proxy, until};
@@ -85,14 +85,16 @@ fn who_hangs_up_is_heard_on_the_other_side() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the proxy lives in real time; that it took too long is no failure")]
 fn a_delay_holds_back_what_is_said_and_loses_nothing() {
     let proxy = echo();
     let client = connect(&proxy);
     assert!(is_answered(&client));
     proxy.delay(SILENCE);
+    let said = Instant::now();
     say(&client, "late");
-    assert_eq!(heard(&client, SILENCE * 3 / 2), None, "it takes its time in both directions");
     assert_eq!(heard(&client, PATIENCE), Some(b"late".to_vec()));
+    assert!(said.elapsed() >= SILENCE * 2, "it takes its time in both directions");
     proxy.heal();
     assert!(is_answered(&client));
 }
