@@ -402,10 +402,7 @@ impl Core {
 
     /// Takes an entry out of its line, whosoever it is. One trip; one more for an entry of somebody else.
     pub(super) async fn leave(&self, place: &Place) -> Result<Departure> {
-        let own = self.entries.change(place.entry, |entry| {
-            entry.leaving = true;
-            entry.clone()
-        });
+        let (own, _departing) = self.entries.depart(place.entry);
         let seat = match self.session.seat(own.is_none()).await {
             Ok(seat) => seat,
             Err(Unattached::Ended) => return Ok(Departure::WasGone),
@@ -633,6 +630,7 @@ fn new_entry(request: &Request, asked_at: Moment) -> Entry {
         since: asked_at,
         node: Node::Unknown,
         leaving: false,
+        departures: 0,
         yield_asked: false,
         version: 0,
         watched: false,

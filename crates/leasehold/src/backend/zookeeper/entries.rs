@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) node: Node,
     /// Whether it is to go, whatever becomes of the request for that.
     pub(super) leaving: bool,
+    /// How many are at it. Nobody else need see to it meanwhile, and whoever did would find it gone, or leave it gone for them.
+    pub(super) departures: u32,
     pub(super) yield_asked: bool,
     /// How often its data has been changed.
     pub(super) version: i32,
@@ -145,6 +147,16 @@ impl Entries {
         locked(&self.state).all.get_mut(&id).map(change)
     }
 
+    /// It is to go, and that is seen to until what this returns is dropped. With the entry as it is now, if it is one of ours.
+    pub(super) fn depart(&self, id: EntryId) -> (Option<Entry>, Departing<'_>) {
+        let entry = self.change(id, |entry| {
+            entry.leaving = true;
+            entry.departures += 1;
+            entry.clone()
+        });
+        (entry, Departing { entries: self, id })
+    }
+
     pub(super) fn remove(&self, id: EntryId) -> Option<Entry> {
         let mut state = locked(&self.state);
         let entry = state.all.remove(&id)?;
@@ -182,13 +194,57 @@ impl Entries {
     /// Those that have to be taken out: to go, or not asked for any more.
     pub(super) fn overdue(&self, now: Moment) -> Vec<EntryId> {
         let state = locked(&self.state);
-        let overdue = |entry: &Entry| entry.until <= now;
+        let overdue = |entry: &Entry| entry.until <= now && entry.departures == 0;
         state.all.iter().filter(|(_, entry)| overdue(entry)).map(|(id, _)| *id).collect()
     }
 
-    /// Those whose departure has not been confirmed.
+    /// Those whose departure has not been confirmed, and which nobody is at.
     pub(super) fn leaving(&self) -> Vec<EntryId> {
         let state = locked(&self.state);
-        state.all.iter().filter(|(_, entry)| entry.leaving).map(|(id, _)| *id).collect()
+        let stuck = |entry: &Entry| entry.leaving && entry.departures == 0;
+        state.all.iter().filter(|(_, entry)| stuck(entry)).map(|(id, _)| *id).collect()
+    }
+}
+
+/// Somebody is at it.
+pub(super) struct Departing<'a> {
+    entries: &'a Entries,
+    id: EntryId,
+}
+
+impl Drop for Departing<'_> {
+    fn drop(&mut self) {
+        self.entries.change(self.id, |entry| entry.departures = entry.departures.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Namespace;
+
+    #[test]
+    fn a_departure_that_somebody_is_at_is_nobody_elses_to_see_to() {
+        let (entries, id, start) = (Entries::default(), EntryId(7), Moment::from_nanos(0));
+        let entry = Entry {
+            key: Key::new(&Namespace::default(), "k").unwrap(),
+            claim: Claim::Exclusive,
+            note: Note { owner: "".into(), host: "".into(), pid: 1, value: None },
+            ttl: Duration::from_secs(1),
+            until: start,
+            since: start,
+            node: Node::Unknown,
+            leaving: false,
+            departures: 0,
+            yield_asked: false,
+            version: 0,
+            watched: false,
+        };
+        entries.begin(id, entry);
+        assert_eq!((entries.leaving(), entries.overdue(start)), (vec![], vec![id]));
+        let (_, departing) = entries.depart(id);
+        assert_eq!((entries.leaving(), entries.overdue(start)), (vec![], vec![]));
+        drop(departing);
+        assert_eq!((entries.leaving(), entries.overdue(start)), (vec![id], vec![id]), "it was not confirmed");
     }
 }
