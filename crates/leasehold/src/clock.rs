@@ -229,6 +229,15 @@ impl Timer {
         }
     }
 
+    /// Does not end. The runtime that this is awaited on looks up every `pulse`, so that a timer for something later than that
+    /// can be set from elsewhere without waking it: waking a thread takes as long as a trip to a store, and every request has a
+    /// timer for its answer.
+    pub(crate) async fn beat(&self, pulse: Duration) {
+        loop {
+            self.sleep(pulse).await;
+        }
+    }
+
     /// What `work` comes to, or `None` if it takes longer than `limit`. Work that is done at once sets no timer.
     pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         match select(pin!(work), pin!(self.sleep(limit))).await {

@@ -38,16 +38,11 @@ impl IoThread {
         Ok(Self { handle, _stay: stay })
     }
 
-    /// Time limits that this thread sees to, whoever sets them. From now on it looks up every second: what is set for later than
-    /// that does not wake it, and waking a thread takes as long as a trip to a server.
+    /// Time limits that this thread sees to, whoever sets them. Those that are longer than a second do not wake it.
     #[cfg(feature = "postgres")]
     pub(super) fn timer(&self) -> Timer {
-        let beat = Timer::on_callers_runtime(Clock::boot());
-        self.spawn(async move {
-            loop {
-                beat.sleep(PULSE).await;
-            }
-        });
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        self.spawn(async move { timer.beat(PULSE).await });
         Timer::driven_by(Clock::boot(), self.handle.clone())
     }
 

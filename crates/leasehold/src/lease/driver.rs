@@ -66,20 +66,13 @@ impl Driver {
         }
     }
 
-    /// Runs the work to its end; the thread ends with it.
-    ///
-    /// A thread of its own looks up every `pulse`, so that a timer for something later than that can be set without waking
-    /// it: waking a thread takes as long as a trip to the store, and every request has a timer for its answer.
+    /// Runs the work to its end; the thread ends with it. Timers for later than `pulse` do not wake it.
     pub(crate) fn run(self, work: BoxFuture<'static, ()>, pulse: Duration) {
         let timer = Timer::on_callers_runtime(self.clock.clone());
         match self.thread {
             // The thread waits for exactly this; it can only be gone if the process is ending.
             Some(thread) => {
-                let beat = Box::pin(async move {
-                    loop {
-                        timer.sleep(pulse).await;
-                    }
-                });
+                let beat = Box::pin(async move { timer.beat(pulse).await });
                 drop(thread.send(Box::pin(async { drop(select(work, beat).await) })));
             }
             None => drop(self.handle.spawn(work)),

@@ -112,7 +112,7 @@ impl Core {
         let asked_at = self.session.now();
         let is_first = self.entries.is_empty();
         // From here on the session is in use: nobody who enters meanwhile exchanges it for one of another length.
-        self.entries.begin(id, new_entry(request, asked_at));
+        self.entries.begin(id, Entry::asked_for(request, asked_at));
         let entered = self.enter_anew(request, asked_at, is_first).await;
         match &entered {
             Err(error) if error.fate() == Fate::NotApplied => drop(self.entries.remove(id)),
@@ -125,7 +125,7 @@ impl Core {
     async fn enter_anew(&self, request: &Request, asked_at: Moment, is_first: bool) -> Result<Standing> {
         let seat = self.session.seat_for(request.terms.holding, is_first).await?;
         // If the session had ended and this is another one, everything of the old one was forgotten, and this with it.
-        self.entries.begin(request.place.entry, new_entry(request, asked_at));
+        self.entries.begin(request.place.entry, Entry::asked_for(request, asked_at));
         if request.patience == Patience::Refuse
             && let Some(refused) = self.peek(&seat, request).await?
         {
@@ -615,25 +615,6 @@ impl Core {
         if self.entries.remove(id).is_some_and(|entry| !entry.leaving) {
             self.notices.post(Notice::Gone(id));
         }
-    }
-}
-
-/// An entry that is about to be asked for.
-fn new_entry(request: &Request, asked_at: Moment) -> Entry {
-    let Request { place, claim, terms, note, .. } = request;
-    Entry {
-        key: place.key.clone(),
-        claim: *claim,
-        note: note.clone(),
-        ttl: terms.holding,
-        until: asked_at.after(terms.holding.min(terms.waiting)),
-        since: asked_at,
-        node: Node::Unknown,
-        leaving: false,
-        departures: 0,
-        yield_asked: false,
-        version: 0,
-        watched: false,
     }
 }
 

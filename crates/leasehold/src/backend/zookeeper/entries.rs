@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend::zookeeper::jute::Stat;
-use crate::backend::{EntryId, Note};
+use crate::backend::{EntryId, Note, Request};
 use crate::claim::Claim;
 use crate::clock::Moment;
 use crate::fence::{FencingToken, Ticket};
@@ -59,6 +59,25 @@ pub(super) enum Place {
 }
 
 impl Entry {
+    /// One that is about to be asked for.
+    pub(super) fn asked_for(request: &Request, asked_at: Moment) -> Self {
+        let Request { place, claim, terms, note, .. } = request;
+        Self {
+            key: place.key.clone(),
+            claim: *claim,
+            note: note.clone(),
+            ttl: terms.holding,
+            until: asked_at.after(terms.holding.min(terms.waiting)),
+            since: asked_at,
+            node: Node::Unknown,
+            leaving: false,
+            departures: 0,
+            yield_asked: false,
+            version: 0,
+            watched: false,
+        }
+    }
+
     pub(super) fn path(&self) -> Option<Arc<str>> {
         match &self.node {
             Node::Unknown => None,
@@ -221,26 +240,21 @@ impl Drop for Departing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::{Patience, Terms};
     use crate::key::Namespace;
 
     #[test]
     fn a_departure_that_somebody_is_at_is_nobody_elses_to_see_to() {
         let (entries, id, start) = (Entries::default(), EntryId(7), Moment::from_nanos(0));
-        let entry = Entry {
-            key: Key::new(&Namespace::default(), "k").unwrap(),
+        let request = Request {
+            place: crate::backend::Place { key: Key::new(&Namespace::default(), "k").unwrap(), entry: id },
             claim: Claim::Exclusive,
+            patience: Patience::Queue,
+            terms: Terms { holding: Duration::ZERO, waiting: Duration::ZERO },
             note: Note { owner: "".into(), host: "".into(), pid: 1, value: None },
-            ttl: Duration::from_secs(1),
-            until: start,
-            since: start,
-            node: Node::Unknown,
-            leaving: false,
-            departures: 0,
-            yield_asked: false,
-            version: 0,
-            watched: false,
+            returns: false,
         };
-        entries.begin(id, entry);
+        entries.begin(id, Entry::asked_for(&request, start));
         assert_eq!((entries.leaving(), entries.overdue(start)), (vec![], vec![id]));
         let (_, departing) = entries.depart(id);
         assert_eq!((entries.leaving(), entries.overdue(start)), (vec![], vec![]));
