@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use database::*;
 use leasehold::clock::Clock;
-use leasehold::{ErrorKind, Locks};
+use leasehold::{ErrorKind, Locks, Loss};
 use leasehold_testbed::Tls;
 use leasehold_testbed::mysql::Server;
 use tokio::task::JoinSet;
@@ -323,4 +323,14 @@ async fn a_lock_among_a_hundred_thousand_others_is_found_by_an_index() {
     let read = rows_read() - before;
     assert!(read < 100 * 50, "{read} rows were read");
     assert_eq!(soon("all are listed", locks.inspect_all()).await.unwrap().len(), 100_000);
+}
+
+/// Nobody has looked at the line since, so that the renewal itself must see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_does_not_bring_back_a_lease_that_is_over() {
+    let server = Server::start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(Duration::from_secs(3)).connect().await.unwrap();
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    server.sql("UPDATE leasehold_entry SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND");
+    assert_eq!(soon("the next renewal", guard.lost()).await, Loss::Gone);
 }

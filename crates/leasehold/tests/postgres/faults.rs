@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::clock::Clock;
-use leasehold::{ErrorKind, Locks};
+use leasehold::{ErrorKind, Locks, Loss};
 use leasehold_testbed::postgres::Server;
 use tokio::task::JoinSet;
 
@@ -137,4 +137,14 @@ async fn a_server_whose_clock_is_hours_away_serves_as_any_other_and_one_that_lea
     soon("the loss", guard.lost()).await;
     // Whose own place was forgotten too.
     assert!(soon("the next", waiter).await.unwrap().token() > token);
+}
+
+/// Nobody has looked at the line since, so that the renewal itself must see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_does_not_bring_back_a_lease_that_is_over() {
+    let server = Server::start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(Duration::from_secs(3)).connect().await.unwrap();
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    server.sql("UPDATE leasehold.entry SET expires_at = clock_timestamp() - interval '1 second'");
+    assert_eq!(soon("the next renewal", guard.lost()).await, Loss::Gone);
 }
