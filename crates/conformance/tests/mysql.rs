@@ -9,16 +9,18 @@ use leasehold::clock::Clock;
 use leasehold_conformance::{Fixture, Time, conformance};
 use leasehold_testbed::mysql::Server;
 
-struct MySqlFixture;
+struct At(fn() -> String);
 
-impl Fixture for MySqlFixture {
+impl Fixture for At {
     fn time(&self) -> Time {
         Time::Real
     }
 
     fn connect(&self) -> BoxFuture<'_, Arc<dyn Backend>> {
-        Box::pin(async { Arc::new(MySql::connect(&Server::shared().url()).await.unwrap()) as Arc<dyn Backend> })
+        Box::pin(async { Arc::new(MySql::connect(&self.0()).await.unwrap()) as Arc<dyn Backend> })
     }
 }
 
-conformance!(mysql, |_: &Clock| MySqlFixture);
+conformance!(mysql, |_: &Clock| At(|| Server::shared().url()));
+
+conformance!(spring, |_: &Clock| At(|| format!("{}?layout=spring", Server::shared().url())));

@@ -330,6 +330,18 @@ pub(crate) struct Schema {
     /// with ?prefix= in a URL of MySQL
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// How locks are written, as with ?layout= in a URL
+    #[arg(long, value_name = "LAYOUT", default_value = "canonical")]
+    pub(crate) layout: TableLayout,
+}
+
+/// How locks are written in tables.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum TableLayout {
+    /// In tables of our own
+    Canonical,
+    /// In the table of Spring Integration's `JdbcLockRegistry` too
+    Spring,
 }
 
 /// A store that keeps locks in tables.

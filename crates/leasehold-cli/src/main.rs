@@ -77,7 +77,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let settings = settings()?;
             doctor::run(settings.connect().await, settings.url(), settings.look, out).await?;
         }
-        Command::Schema(args) => schema::run(args.database, args.name.as_deref(), out)?,
+        Command::Schema(args) => schema::run(args, out)?,
         Command::Completions(args) => completions::run(Cli::command(), args.shell, out)?,
         Command::Man(args) => man::run(Cli::command(), args.into.as_deref(), out)?,
     }

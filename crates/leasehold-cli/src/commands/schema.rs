@@ -3,15 +3,21 @@
 use std::io::Write;
 
 use leasehold::backend::mysql::MySql;
-use leasehold::backend::postgres::Postgres;
+use leasehold::backend::postgres::{Layout, Postgres, Spring};
 
-use crate::args::Database;
+use crate::args::{Database, Schema, TableLayout};
 
-/// The name is that of a schema, or a prefix of tables.
-pub(crate) fn run(database: Database, name: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
-    let statements = match database {
-        Database::Mysql => MySql::schema(name.unwrap_or("leasehold_"))?,
-        Database::Postgres => Postgres::schema(name.unwrap_or("leasehold"))?,
+pub(crate) fn run(args: &Schema, out: &mut impl Write) -> anyhow::Result<()> {
+    let (name, layout) = (
+        args.name.as_deref(),
+        match args.layout {
+            TableLayout::Canonical => Layout::Canonical,
+            TableLayout::Spring => Layout::Spring(Spring::default()),
+        },
+    );
+    let statements = match args.database {
+        Database::Mysql => MySql::schema(name, layout)?,
+        Database::Postgres => Postgres::schema(name, layout)?,
     };
     out.write_all(statements.as_bytes())?;
     Ok(())

@@ -29,8 +29,8 @@ use crate::backend::sql::polling::{self, Stand};
 use crate::backend::sql::waiters::Waiters;
 use crate::backend::sql::{LINE_MAX, columns, micros};
 use crate::backend::{
-    Annotation, Asked, Backend, Capabilities, Departure, EntryId, Finding, KeyView, Lease, LeaseId, Note, Notice, Page,
-    Patience, Place, Query, Renewal, Request, Standing, Verdict, Version,
+    Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, Finding, KeyView, Lease, LeaseId, Note,
+    Notice, Page, Patience, Place, Query, Renewal, Request, Standing, Verdict, Version,
 };
 use crate::clock::{Clock, Timer};
 use crate::error::Result;
@@ -40,6 +40,7 @@ use checkup::Health;
 use pool::{Answer, Pool, Question};
 use schema::Prefix;
 
+pub use crate::backend::sql::spring::{Layout, Spring};
 pub use address::Builder;
 
 /// The most leases in one statement, which locks so many rows at a time.
@@ -68,6 +69,8 @@ struct Calls {
     ask_to_yield: String,
     annotate: String,
     list: String,
+    renew_rows: String,
+    foreign: String,
     entry: String,
 }
 
@@ -80,16 +83,18 @@ impl MySql {
     /// Settings for a connection to `mysql://user:password@host:3306/database`, or `mariadb://`; user, password and port may be
     /// left out.
     ///
-    /// Options behind a `?`: `prefix=locks_` names the tables so rather than `leasehold_`; `connections=16` allows so many
+    /// Options behind a `?`: `prefix=locks_` names the tables so rather than `leasehold_`; `layout=spring` writes locks as
+    /// Spring Integration does too, in its `region` and for its `spring-ttl` ([`Spring`]); `connections=16` allows so many
     /// connections; `galera=accept` accepts a server of a Galera cluster; `sslmode=verify-full` encrypts the connection
     /// (feature `tls`), and `ca`, `cert` and `key` name PEM files for that.
     pub fn builder(url: &str) -> Result<Builder> {
         Builder::parse(url)
     }
 
-    /// The statements that make the tables and procedures, for somebody to apply who may.
-    pub fn schema(prefix: &str) -> Result<String> {
-        Ok(Prefix::new(prefix)?.tables())
+    /// The statements that make the tables and procedures of a layout, for somebody to apply who may; with that prefix, or with
+    /// the layout's own.
+    pub fn schema(prefix: Option<&str>, layout: Layout) -> Result<String> {
+        Ok(Prefix::new(prefix, layout)?.tables())
     }
 
     async fn open(builder: Builder) -> Result<Self> {
@@ -144,6 +149,16 @@ fn ids<'a>(entries: impl IntoIterator<Item = &'a EntryId>) -> String {
     list
 }
 
+/// Which entries are to be extended by which number of microseconds.
+fn by_length(leases: &[Lease]) -> BTreeMap<i64, Vec<&EntryId>> {
+    let mut by_length: BTreeMap<i64, Vec<&EntryId>> = BTreeMap::new();
+    for lease in leases {
+        let LeaseId::Entry(place) = &lease.id;
+        by_length.entry(micros(lease.ttl)).or_default().push(&place.entry);
+    }
+    by_length
+}
+
 /// How far from its turn each of them is, as far as that matters for how soon to ask again: first of those who wait, or with
 /// up to four, sixteen or more of them ahead. A subquery that counts all of them would read the whole line for each.
 fn standing_of(table: &str, entries: &[EntryId]) -> Question {
@@ -157,7 +172,8 @@ fn standing_of(table: &str, entries: &[EntryId]) -> Question {
     };
     Question::Plain(vec![format!(
         "SELECT e.entry, e.ticket, e.holds, CASE WHEN {} THEN 1 WHEN {} THEN 4 WHEN {} THEN 16 ELSE 64 END AS ahead, \
-         (SELECT MIN(a.ticket) FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name) AS first \
+         COALESCE((SELECT a.ticket FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name \
+         AND a.expires_at > UTC_TIMESTAMP(6) ORDER BY a.ticket LIMIT 1), e.ticket) AS first \
          FROM {table} e WHERE e.entry IN ({ids})",
         has_fewer_ahead(1),
         has_fewer_ahead(4),
@@ -173,6 +189,8 @@ impl Calls {
             ask_to_yield: prefix.named("CALL leasehold_ask_to_yield(?, ?, ?)"),
             annotate: prefix.named("CALL leasehold_annotate(?, ?, ?, ?)"),
             list: prefix.named("CALL leasehold_list(?, ?, ?, ?)"),
+            renew_rows: prefix.named("CALL leasehold_renew_rows(?, ?)"),
+            foreign: prefix.named("CALL leasehold_foreign(?, ?)"),
             entry: prefix.named("leasehold_entry"),
         }
     }
@@ -193,11 +211,7 @@ impl Shared {
     /// for each length that is asked for, as a rule: if all were extended that nobody is asked to give up, there is no more
     /// to find out.
     async fn renew(&self, leases: &[Lease]) -> Result<HashMap<EntryId, bool>> {
-        let mut by_length: BTreeMap<i64, Vec<&EntryId>> = BTreeMap::new();
-        for lease in leases {
-            let LeaseId::Entry(place) = &lease.id;
-            by_length.entry(micros(lease.ttl)).or_default().push(&place.entry);
-        }
+        let by_length = by_length(leases);
         let table = &self.calls.entry;
         let extend = |condition: &str| -> Vec<String> {
             let statement = |(length_us, entries): (&i64, &Vec<&EntryId>)| {
@@ -220,8 +234,21 @@ impl Shared {
         statements.push(format!(
             "SELECT entry, yield_asked FROM {table} WHERE entry IN ({all}) AND expires_at > UTC_TIMESTAMP(6)"
         ));
-        let rows = self.ask(Question::Plain(statements)).await?.rows;
-        rows.iter().map(|row| Ok((reply::id(row)?, reply::column(row, "yield_asked")?))).collect()
+        reply::renewed(&self.ask(Question::Plain(statements)).await?.rows)
+    }
+
+    /// The same in the layout of Spring, where rows are extended along with the leases.
+    async fn renew_rows(&self, leases: &[Lease]) -> Result<HashMap<EntryId, bool>> {
+        let mut renewed = HashMap::with_capacity(leases.len());
+        for (length_us, entries) in by_length(leases) {
+            let values = vec![ids(entries).into(), length_us.into()];
+            renewed.extend(reply::renewed(&self.call(&self.calls.renew_rows, values).await?)?);
+        }
+        Ok(renewed)
+    }
+
+    fn is_spring(&self) -> bool {
+        self.pool.settings.prefix.layout != Layout::Canonical
     }
 
     async fn lines(
@@ -235,11 +262,35 @@ impl Shared {
             vec![namespace.as_str().into(), after.into(), only.map_or(Value::NULL, Into::into), keys_max.into()];
         let (pool, question) = (self.pool.clone(), Question::Call(self.calls.list.clone(), values));
         let answer = self.io.run(async move { pool.ask_harmlessly(question).await }).await?;
-        reply::lines(&answer.rows, namespace)
+        let mut views = reply::lines(&answer.rows, namespace)?;
+        if self.is_spring() {
+            for view in views.iter_mut().filter(|view| view.holders.is_empty()) {
+                view.holders.extend(self.foreign(&view.key).await?);
+            }
+        }
+        Ok(views)
     }
 
     async fn look(&self, key: &Key) -> Result<Option<KeyView>> {
-        Ok(self.lines(key.namespace(), b"", Some(key.name()), 1).await?.pop())
+        let view = self.lines(key.namespace(), b"", Some(key.name()), 1).await?.pop();
+        if view.is_some() || !self.is_spring() {
+            return Ok(view);
+        }
+        let view = |holder: EntryView| KeyView {
+            key: key.clone(),
+            capacity: Some(holder.claim.capacity()),
+            holders: vec![holder],
+            waiters: Some(Vec::new()),
+        };
+        Ok(self.foreign(key).await?.map(view))
+    }
+
+    /// The holder of another kind, if there is one.
+    async fn foreign(&self, key: &Key) -> Result<Option<EntryView>> {
+        let values = vec![key.namespace().as_str().into(), key.name().into()];
+        let (pool, question) = (self.pool.clone(), Question::Call(self.calls.foreign.clone(), values));
+        let answer = self.io.run(async move { pool.ask_harmlessly(question).await }).await?;
+        answer.rows.first().map(|row| reply::foreign(row, key)).transpose()
     }
 }
 
@@ -251,7 +302,9 @@ fn place_values(place: &Place) -> Vec<Value> {
 
 impl Backend for MySql {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { pushes: false, ..Capabilities::all() }
+        // A row of Spring's has one owner.
+        let shares = !self.shared.is_spring();
+        Capabilities { shared: shares, counted: shares, pushes: false, ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
@@ -313,7 +366,10 @@ impl Backend for MySql {
         Box::pin(async {
             let mut renewals = Vec::with_capacity(leases.len());
             for batch in leases.chunks(RENEWED_TOGETHER_MAX) {
-                let renewed = self.shared.renew(batch).await;
+                let renewed = match self.shared.is_spring() {
+                    false => self.shared.renew(batch).await,
+                    true => self.shared.renew_rows(batch).await,
+                };
                 renewals.extend(batch.iter().map(|lease| {
                     let LeaseId::Entry(place) = &lease.id;
                     match renewed.as_ref().map(|renewed| renewed.get(&place.entry)) {
@@ -382,7 +438,7 @@ impl Backend for MySql {
     fn checkup(&self) -> BoxFuture<'_, Result<Vec<Finding>>> {
         Box::pin(async {
             let pool = self.shared.pool.clone();
-            self.shared.io.run(async move { Ok(Health::of(&pool).await?.findings()) }).await
+            self.shared.io.run(async move { checkup::look(&pool).await }).await
         })
     }
 }

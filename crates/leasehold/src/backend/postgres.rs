@@ -47,6 +47,7 @@ use listening::{Ear, Seat};
 use pool::Pool;
 use schema::Schema;
 
+pub use crate::backend::sql::spring::{Layout, Spring};
 pub use address::Builder;
 
 /// The most leases in one statement: so many rows are locked at a time, for a few milliseconds.
@@ -92,26 +93,30 @@ impl Postgres {
     /// Settings for a connection to `postgres://user:password@host:5432/database`; everything but a host may be left out.
     /// Several hosts, as in `postgres://db-1,db-2/shop`, are asked in turn for the one that can be written to.
     ///
-    /// Options behind a `?`: `schema=locks` keeps the tables in that schema rather than in `leasehold`; `connections=8` lets
-    /// so many connections carry requests; `sslmode=verify-full` encrypts the connection (feature `tls`), and `ca`, `cert`
-    /// and `key` name PEM files for that.
+    /// Options behind a `?`: `schema=locks` keeps the tables in that schema rather than in `leasehold`; `layout=spring` writes
+    /// locks as Spring Integration does too, in its `region` and for its `spring-ttl` ([`Spring`]); `connections=8` lets so
+    /// many connections carry requests; `sslmode=verify-full` encrypts the connection (feature `tls`), and `ca`, `cert` and
+    /// `key` name PEM files for that.
     pub fn builder(url: &str) -> Result<Builder> {
         Builder::parse(url)
     }
 
-    /// The statements that make the tables and functions in that schema, for somebody to apply who may.
+    /// The statements that make the tables and functions of a layout, for somebody to apply who may; in that schema, or in the
+    /// layout's own.
     ///
     /// ```
-    /// let statements = leasehold::backend::postgres::Postgres::schema("leasehold").unwrap();
+    /// use leasehold::backend::postgres::{Layout, Postgres};
+    ///
+    /// let statements = Postgres::schema(None, Layout::Canonical).unwrap();
     /// assert!(statements.contains("CREATE TABLE"));
     /// ```
-    pub fn schema(name: &str) -> Result<String> {
-        Ok(Schema::new(name)?.tables())
+    pub fn schema(name: Option<&str>, layout: Layout) -> Result<String> {
+        Ok(Schema::new(name, layout)?.tables())
     }
 
     async fn open(builder: Builder) -> Result<Self> {
         let Builder { name, settings } = builder;
-        let statements = Statements::in_schema(|statement| settings.schema.named(statement));
+        let statements = Statements::in_schema(&settings.schema);
         let io = IoThread::start("leasehold-postgres")?;
         let pool = Arc::new(Pool::new(Arc::new(settings), io.timer()));
         let hub = Arc::new(Hub::new());
@@ -124,13 +129,18 @@ impl Postgres {
 }
 
 impl Statements {
-    fn in_schema(named: impl Fn(&str) -> String) -> Self {
+    fn in_schema(schema: &Schema) -> Self {
+        let named = |statement| schema.named(statement);
+        let renew = match schema.layout {
+            Layout::Canonical => "SELECT * FROM leasehold.renew($1, $2)",
+            Layout::Spring(_) => "SELECT * FROM leasehold.renew_rows($1, $2)",
+        };
         Self {
             enter: named(
                 "SELECT * FROM leasehold.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
             ),
             leave: named("SELECT leasehold.leave($1, $2, $3, $4)"),
-            renew: named("SELECT * FROM leasehold.renew($1, $2)"),
+            renew: named(renew),
             ask_to_yield: named("SELECT leasehold.ask_to_yield($1, $2, $3)"),
             annotate: named("SELECT leasehold.annotate($1, $2, $3, $4)"),
             inspect: named("SELECT leasehold.inspect($1, $2)"),
@@ -207,7 +217,9 @@ fn place_values(place: &Place) -> Vec<Value> {
 
 impl Backend for Postgres {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { pushes: self.shared.hub.hears(), ..Capabilities::all() }
+        // A row of Spring's has one owner.
+        let shares = self.shared.pool.settings.schema.layout == Layout::Canonical;
+        Capabilities { shared: shares, counted: shares, pushes: self.shared.hub.hears(), ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {

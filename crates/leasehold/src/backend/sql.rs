@@ -2,6 +2,7 @@
 
 pub(super) mod following;
 pub(super) mod polling;
+pub(super) mod spring;
 pub(super) mod waiters;
 
 use std::num::NonZeroU32;

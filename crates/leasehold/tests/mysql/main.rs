@@ -2,6 +2,7 @@
 
 #[path = "../database/mod.rs"]
 mod database;
+mod spring;
 
 use std::process::Command;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod economy;
 mod faults;
 mod pooler;
 mod rights;
+mod spring;
 mod tables;
 mod tls;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::backend::postgres::{Layout, Postgres};
 use leasehold::{ErrorKind, Locks};
 use leasehold_testbed::postgres::Server;
 
@@ -36,7 +37,7 @@ async fn tables_of_a_newer_program_are_refused_and_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_printed_for_a_dba_is_all_that_is_needed() {
     let server = Server::start().unwrap();
-    server.sql(&leasehold::backend::postgres::Postgres::schema("leasehold").unwrap());
+    server.sql(&Postgres::schema(None, Layout::Canonical).unwrap());
     let (_locks, guard, waiter) = held_and_awaited(&server.url(), TTL).await;
     assert_eq!(server.sql("SELECT name, holds FROM leasehold.line"), "k|t\nk|f");
     hand_over(guard, waiter).await;

@@ -6,6 +6,7 @@ use mysql_async::{Opts, OptsBuilder, SslOpts};
 
 use super::MySql;
 use super::schema::Prefix;
+use crate::backend::sql::spring::Layout;
 use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
 use crate::url::Url;
@@ -58,7 +59,7 @@ impl Builder {
         }
         let mut url = Url::parse(url, PORT)?;
         let name = url.to_string();
-        let prefix = Prefix::new(url.take("prefix")?.as_deref().unwrap_or(Prefix::DEFAULT))?;
+        let prefix = Prefix::new(url.take("prefix")?.as_deref(), Layout::of(&mut url)?)?;
         let connections = url.take_number("connections")?.unwrap_or(CONNECTIONS);
         let galera_accepted = match url.take("galera")?.as_deref() {
             None => false,
@@ -66,7 +67,7 @@ impl Builder {
             Some(_) => return Err(Error::option("galera", "can only be \"accept\"")),
         };
         let tls = Tls::of_sslmode(&mut url)?;
-        url.refuse_the_rest(&OPTIONS)?;
+        url.refuse_the_rest(&[&OPTIONS[..], &Layout::OPTIONS].concat())?;
         let [host] = &url.hosts[..] else {
             return Err(Error::option("url", "names several hosts, and one is asked"));
         };
@@ -96,10 +97,17 @@ impl Builder {
         }
     }
 
-    /// What the names of the tables begin with, `leasehold_` by default, as with `?prefix=`.
+    /// What the names of the tables begin with, as with `?prefix=`. By default `leasehold_`, or `leasehold_spring_` in that
+    /// layout.
     pub fn prefix(mut self, prefix: &str) -> Result<Self> {
-        self.settings.prefix = Prefix::new(prefix)?;
+        self.settings.prefix = self.settings.prefix.renamed(prefix)?;
         Ok(self)
+    }
+
+    /// How a holder is written for other programs to see, as with `?layout=`.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.settings.prefix.layout = layout;
+        self
     }
 
     /// How many connections there are at most, 8 by default, as with `?connections=`.
@@ -175,6 +183,7 @@ mod tests {
             ("mysql://h/d?connections=0", "connections"),
             ("mysql://h/d?galera=no", "galera"),
             ("mysql://h/d?sslmode=prefer", "sslmode"),
+            ("mysql://h/d?region=A", "layout=spring"),
             ("mysql://h/d?port=1", "unknown option"),
         ] {
             let error = Builder::parse(url).unwrap_err().to_string();

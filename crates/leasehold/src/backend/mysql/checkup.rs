@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::pool::{Pool, Question};
 use super::reply::column;
+use crate::backend::sql::spring::Spring;
 use crate::backend::{Finding, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -17,6 +18,38 @@ pub(super) struct Health {
     variables: HashMap<String, String>,
     replicas: usize,
     galera_accepted: bool,
+}
+
+/// What Spring's table has.
+const SPRING_QUESTION: &str = "SELECT COLUMN_NAME AS name, DATETIME_PRECISION AS digits FROM information_schema.COLUMNS \
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'INT_LOCK' AND COLUMN_NAME IN ('CREATED_DATE', 'EXPIRED_AFTER')";
+
+/// Everything that was looked at.
+pub(super) async fn look(pool: &Arc<Pool>) -> Result<Vec<Finding>> {
+    let mut findings = Health::of(pool).await?.findings();
+    if let Some(spring) = pool.settings.prefix.layout.spring() {
+        let answer = pool.ask(Question::Plain(vec![SPRING_QUESTION.into()])).await?;
+        let columns = answer.rows.iter().map(|row| Ok((column(row, "name")?, column(row, "digits")?)));
+        findings.push(layout(&columns.collect::<Result<_>>()?, spring));
+    }
+    Ok(findings)
+}
+
+/// The columns that are times, and how many digits of a second they have.
+fn layout(times: &HashMap<String, u64>, spring: &Spring) -> Finding {
+    const CHECK: &str = "layout";
+    if times.is_empty() {
+        let advice = "let Spring's own script make it";
+        return Finding::fault(CHECK, "there is no table INT_LOCK that the user may read", advice);
+    }
+    let version = if times.contains_key("EXPIRED_AFTER") { "7 or newer" } else { "6" };
+    let finding = format!("locks are rows of INT_LOCK too, as Spring Integration {version} writes them: {spring}");
+    if times.values().any(|digits| *digits < 6) {
+        let advice =
+            "make its times DATETIME(6): they are rounded, and Spring takes a lock over up to half a second early";
+        return Finding::warning(CHECK, finding, advice);
+    }
+    Finding::fine(CHECK, finding)
 }
 
 impl Health {
@@ -141,6 +174,17 @@ mod tests {
         galera.refuse_if_unfit().unwrap();
         assert_eq!(verdict(&galera, "galera"), Verdict::Warning);
         health(&[]).refuse_if_unfit().unwrap();
+    }
+
+    #[test]
+    fn a_table_of_springs_that_rounds_times_is_a_warning_and_a_missing_one_a_fault() {
+        let verdict = |times: &[(&str, u64)]| {
+            let times = times.iter().map(|(name, digits)| ((*name).to_owned(), *digits)).collect();
+            layout(&times, &Spring::default()).verdict
+        };
+        assert_eq!(verdict(&[("CREATED_DATE", 6), ("EXPIRED_AFTER", 6)]), Verdict::Fine);
+        assert_eq!(verdict(&[("CREATED_DATE", 0)]), Verdict::Warning);
+        assert_eq!(verdict(&[]), Verdict::Fault);
     }
 
     #[test]

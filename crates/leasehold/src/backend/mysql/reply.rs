@@ -1,5 +1,6 @@
 //! What the server answers, read.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use mysql_async::Row;
@@ -9,7 +10,9 @@ use crate::backend::sql::polling::Stand;
 use crate::backend::sql::waiters::gone;
 use crate::backend::sql::{self, protocol, recheck_in, span};
 use crate::backend::{Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Place, Request, Standing, Version};
+use crate::claim::Claim;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fence::Ticket;
 use crate::key::{Key, Namespace};
 
 /// A column of a row.
@@ -101,6 +104,28 @@ pub(super) fn lines(rows: &[Row], namespace: &Namespace) -> Result<Vec<KeyView>>
         }
     }
     Ok(views)
+}
+
+/// Rows of leases that are not over, and whether their holders have been asked to let go.
+pub(super) fn renewed(rows: &[Row]) -> Result<HashMap<EntryId, bool>> {
+    rows.iter().map(|row| Ok((id(row)?, column(row, "yield_asked")?))).collect()
+}
+
+/// The row of `foreign`: a holder of another kind.
+pub(super) fn foreign(row: &Row, key: &Key) -> Result<EntryView> {
+    let owner: Vec<u8> = column(row, "owner")?;
+    Ok(EntryView {
+        place: Place { key: key.clone(), entry: id(row)? },
+        claim: Claim::Exclusive,
+        ticket: Ticket(0),
+        token: None,
+        note: Note { owner: String::from_utf8_lossy(&owner).into(), ..Note::default() },
+        age: span(column(row, "age_us")?),
+        lease_left: span(column(row, "left_us")?),
+        yield_asked: false,
+        foreign: true,
+        spread: None,
+    })
 }
 
 /// Whether it holds, and what it is.

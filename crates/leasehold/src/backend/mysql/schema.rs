@@ -6,12 +6,19 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Error as MyError};
 
 use super::fault;
+use crate::backend::sql::spring::{Layout, Spring};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What this program writes. Tables with a larger number were made by a newer one.
-const VERSION: i64 = 1;
+const VERSION: i32 = 1;
 
 const TABLES: &str = include_str!("schema.sql");
+
+/// What of it is for the layout of Spring alone.
+const SPRING: &str = include_str!("spring.sql");
+
+/// What names begin with in the texts above.
+const WRITTEN: &str = "leasehold_";
 
 /// Who makes the tables has this lock meanwhile, and how long the others wait for it.
 const DOOR: &str = "SELECT GET_LOCK('leasehold_schema', 20)";
@@ -19,31 +26,47 @@ const DOOR: &str = "SELECT GET_LOCK('leasehold_schema', 20)";
 /// The longest name of ours, `ask_to_yield`, and this prefix still make a name that the server takes.
 const PREFIX_BYTES_MAX: usize = 48;
 
-/// What the names of our tables and procedures begin with. It is put into statements, so it has nothing in it that could end one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Prefix(String);
+/// What the names of our tables and procedures begin with, and how they look. It is put into statements, so it has nothing in it
+/// that could end one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prefix {
+    /// Unless it is the layout's own.
+    text: Option<String>,
+    pub(super) layout: Layout,
+}
 
 impl Prefix {
-    pub(super) const DEFAULT: &'static str = "leasehold_";
-
-    pub(super) fn new(prefix: &str) -> Result<Self> {
+    pub(super) fn new(text: Option<&str>, layout: Layout) -> Result<Self> {
         let ordinary = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let starts = prefix.starts_with(|c: char| c.is_ascii_lowercase());
-        if !starts || prefix.len() > PREFIX_BYTES_MAX || !prefix.chars().all(ordinary) {
+        let starts = |text: &str| text.starts_with(|c: char| c.is_ascii_lowercase());
+        if text.is_some_and(|text| !starts(text) || text.len() > PREFIX_BYTES_MAX || !text.chars().all(ordinary)) {
             let why = format!("must be a letter and up to {PREFIX_BYTES_MAX} of a to z, 0 to 9 and _ in all");
             return Err(Error::option("prefix", why));
         }
-        Ok(Self(prefix.into()))
+        Ok(Self { text: text.map(Into::into), layout })
+    }
+
+    /// The same tables under that prefix.
+    pub(super) fn renamed(self, text: &str) -> Result<Self> {
+        Self::new(Some(text), self.layout)
+    }
+
+    fn text(&self) -> &str {
+        match (&self.text, &self.layout) {
+            (Some(text), _) => text,
+            (None, Layout::Canonical) => WRITTEN,
+            (None, Layout::Spring(_)) => "leasehold_spring_",
+        }
     }
 
     /// That text with our prefix in place of the default one.
     pub(super) fn named(&self, statement: &str) -> String {
-        statement.replace(Self::DEFAULT, &self.0)
+        statement.replace(WRITTEN, self.text())
     }
 
     /// Everything that has to be there, for the program `mysql`.
     pub(super) fn tables(&self) -> String {
-        self.named(TABLES)
+        self.layout.statements(&self.named(TABLES), &self.named(SPRING))
     }
 
     /// The same as single statements.
@@ -86,20 +109,46 @@ impl Prefix {
     }
 
     async fn is_there(&self, conn: &mut Conn) -> Result<bool> {
-        let asked: std::result::Result<Option<i64>, _> =
+        let asked: std::result::Result<Option<i32>, _> =
             conn.query_first(self.named("SELECT version FROM leasehold_store")).await;
+        let known = self.layout.numbered(VERSION);
+        let why = match asked {
+            Ok(Some(number)) if number == known => {
+                return match self.layout.spring() {
+                    Some(spring) => self.agrees(spring, conn).await.map(|()| true),
+                    None => Ok(true),
+                };
+            }
+            Ok(None) => return Ok(false),
+            Err(MyError::Server(complaint)) if fault::is_missing(complaint.code) => return Ok(false),
+            // Whoever may not read a table is not told that there is none.
+            Err(error) => return Err(self.cannot_make(&error)),
+            Ok(Some(other)) if self.layout.is_other(other) => {
+                format!(
+                    "the tables with the prefix {self} have another ?layout= than this client: name another ?prefix="
+                )
+            }
+            Ok(Some(other)) => format!(
+                "the tables have layout {other}, and this program knows {known} at most: use the newer program here too"
+            ),
+        };
+        Err(Error::new(ErrorKind::Unusable, why))
+    }
+
+    /// Refuses tables that others use for another region, or with another time to live: the same line would have two rows,
+    /// or its row two ends.
+    async fn agrees(&self, spring: &Spring, conn: &mut Conn) -> Result<()> {
+        let asked = conn.query_first(self.named("SELECT region, ttl_ms FROM leasehold_store")).await;
+        let asked: Option<(String, i64)> = asked.map_err(|error| fault::of_request(&error).with_no_effect())?;
         match asked {
-            Ok(Some(VERSION)) => Ok(true),
-            Ok(None) => Ok(false),
-            Err(MyError::Server(complaint)) if fault::is_missing(complaint.code) => Ok(false),
-            Ok(Some(other)) => {
+            Some((region, ttl_ms)) if region != spring.region || ttl_ms != spring.ttl_ms() => {
                 let why = format!(
-                    "the tables have layout {other}, and this program knows {VERSION} at most: use the newer program here too"
+                    "the tables with the prefix {self} are for region {region:?}, time to live {ttl_ms} ms, and this client is \
+                     for {spring}: name another ?prefix="
                 );
                 Err(Error::new(ErrorKind::Unusable, why))
             }
-            // Whoever may not read a table is not told that there is none.
-            Err(error) => Err(self.cannot_make(&error)),
+            _ => Ok(()),
         }
     }
 
@@ -109,7 +158,8 @@ impl Prefix {
         {
             let why = format!(
                 "there are no tables with the prefix {self} that this user may use, and it may not make them: have somebody who \
-                 may apply what `leasehold schema mysql` prints, and see docs/backends/mysql.md for the rights"
+                 may apply what `leasehold schema mysql{}` prints, and see docs/backends/mysql.md for the rights",
+                if self.layout.spring().is_some() { " --layout spring" } else { "" }
             );
             return Error::new(ErrorKind::Unusable, why);
         }
@@ -119,7 +169,7 @@ impl Prefix {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.text())
     }
 }
 
@@ -129,22 +179,31 @@ mod tests {
 
     #[test]
     fn the_text_comes_apart_into_statements() {
-        let statements = Prefix::new("locks_").unwrap().statements();
-        let beginnings: Vec<String> =
-            statements.iter().map(|statement| statement.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(beginnings.iter().filter(|beginning| *beginning == "CREATE TABLE").count(), 3);
-        assert_eq!(beginnings.iter().filter(|beginning| *beginning == "CREATE PROCEDURE").count(), 9);
-        let last: Vec<&str> = beginnings[beginnings.len() - 4..].iter().map(String::as_str).collect();
-        assert_eq!(last, ["START TRANSACTION", "CALL locks_fill()", "COMMIT", "DROP PROCEDURE"]);
-        assert!(
-            statements.iter().all(|statement| !statement.contains("leasehold") && !statement.contains("DELIMITER"))
-        );
+        for (layout, tables, procedures) in [(Layout::Canonical, 3, 9), (Layout::Spring(Spring::default()), 4, 19)] {
+            let statements = Prefix::new(Some("locks_"), layout).unwrap().statements();
+            let beginnings: Vec<String> =
+                statements.iter().map(|statement| statement.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+            assert_eq!(beginnings.iter().filter(|beginning| *beginning == "CREATE TABLE").count(), tables);
+            assert_eq!(beginnings.iter().filter(|beginning| *beginning == "CREATE PROCEDURE").count(), procedures);
+            let last: Vec<&str> = beginnings[beginnings.len() - 4..].iter().map(String::as_str).collect();
+            assert_eq!(last, ["START TRANSACTION", "CALL locks_fill()", "COMMIT", "DROP PROCEDURE"]);
+            assert!(
+                statements.iter().all(|statement| !statement.contains("leasehold") && !statement.contains("DELIMITER"))
+            );
+        }
+    }
+
+    #[test]
+    fn tables_that_only_we_read_say_nothing_of_spring() {
+        let tables = Prefix::default().tables().to_lowercase();
+        assert!(!tables.contains("spring") && !tables.contains("int_lock") && !tables.contains("_row("));
     }
 
     #[test]
     fn a_prefix_that_could_end_a_name_is_refused() {
         for prefix in ["", "a`b", "a b", "1a", "_a", "A", &"a".repeat(49)] {
-            assert!(Prefix::new(prefix).unwrap_err().to_string().contains("prefix"), "{prefix}");
+            let refused = Prefix::new(Some(prefix), Layout::Canonical).unwrap_err();
+            assert!(refused.to_string().contains("prefix"), "{prefix}");
         }
     }
 }

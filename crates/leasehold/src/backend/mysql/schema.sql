@@ -5,6 +5,8 @@
 CREATE TABLE IF NOT EXISTS leasehold_store (
     one TINYINT NOT NULL PRIMARY KEY,
     version INT NOT NULL,
+--[spring]     region VARCHAR(100) CHARACTER SET ascii NOT NULL,
+--[spring]     ttl_ms BIGINT NOT NULL,
     swept_at DATETIME(6) NOT NULL
 ) ENGINE = InnoDB;
 
@@ -38,12 +40,15 @@ CREATE TABLE IF NOT EXISTS leasehold_entry (
     value VARBINARY(1024),
     entered_at DATETIME(6) NOT NULL,
     expires_at DATETIME(6) NOT NULL,
+--[spring]     row_key CHAR(36) CHARACTER SET ascii NOT NULL, -- where its row is, and what stands in it
+--[spring]     row_owner CHAR(36) CHARACTER SET ascii NOT NULL,
     PRIMARY KEY (namespace, name, ticket),
     UNIQUE KEY entry_by_id (entry)
 ) ENGINE = InnoDB;
 
 DELIMITER //
 
+--[spring.sql]
 DROP PROCEDURE IF EXISTS leasehold_settle //
 -- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over as
 -- far as the first that does not fit, and lets the rest hold whose turn has come. Yields what the line has to give (null if
@@ -58,6 +63,8 @@ BEGIN
     DECLARE v_weight, v_capacity BIGINT;
     DECLARE v_holds BOOLEAN;
     DECLARE v_expires_at DATETIME(6);
+--[spring]     DECLARE v_entry BINARY(16);
+--[spring]     DECLARE v_has BOOLEAN;
     DECLARE v_done BOOLEAN DEFAULT FALSE;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
     SET p_capacity = NULL, p_room = NULL, p_holders = 0, p_soonest = NULL;
@@ -68,19 +75,39 @@ BEGIN
         IF v_done THEN
             LEAVE settling;
         END IF;
+--[spring]         SELECT MAX(entry) INTO v_entry FROM leasehold_entry
+--[spring]         WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket;
         IF v_expires_at <= p_now THEN
             -- Unless it was renewed since.
             DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket
                 AND expires_at <= p_now;
             IF ROW_COUNT() = 1 THEN
+--[spring]                 CALL leasehold_pass_row(p_namespace, p_name, v_entry, p_now, v_has);
                 ITERATE settling;
             END IF;
         END IF;
+--[spring]         CALL leasehold_has_row(p_namespace, p_name, v_entry, v_has);
+--[spring]         -- Whoever holds has the row. One that has lost it does not take it back; but it may not know, so that nobody of
+--[spring]         -- ours takes its place before it has left or its lease is over.
+--[spring]         IF v_holds AND NOT v_has THEN
+--[spring]             SET p_capacity = v_capacity, p_room = -1, p_holders = 1, p_soonest = v_expires_at;
+--[spring]             LEAVE settling;
+--[spring]         END IF;
         SET p_capacity = COALESCE(p_capacity, v_capacity);
         SET p_room = COALESCE(p_room, p_capacity) - v_weight;
         IF p_room < 0 THEN
             LEAVE settling;
         END IF;
+--[spring]         IF NOT v_has THEN
+--[spring]             -- Nobody moves the end of a lease any more whose row is about to say it.
+--[spring]             SELECT expires_at INTO v_expires_at FROM leasehold_entry
+--[spring]             WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket FOR UPDATE;
+--[spring]             CALL leasehold_take_row(p_namespace, p_name, v_entry, p_now, v_expires_at, v_has);
+--[spring]         END IF;
+--[spring]         IF NOT v_has THEN
+--[spring]             SET p_room = -1;
+--[spring]             LEAVE settling;
+--[spring]         END IF;
         SET p_holders = p_holders + 1, p_soonest = LEAST(COALESCE(p_soonest, v_expires_at), v_expires_at);
         IF NOT v_holds THEN
             UPDATE leasehold_entry SET holds = TRUE
@@ -103,6 +130,13 @@ BEGIN
     DECLARE v_last, v_capacity, v_room, v_holders, v_ticket, v_ahead BIGINT;
     DECLARE v_holds, v_fits BOOLEAN;
     DECLARE v_standing VARCHAR(10);
+--[spring]     DECLARE v_kept, v_ends BOOLEAN;
+--[spring]     DECLARE v_id CHAR(32) CHARACTER SET ascii;
+--[spring]     DECLARE v_client VARCHAR(36) CHARACTER SET utf8mb4;
+--[spring]     DECLARE v_key, v_owner CHAR(36) CHARACTER SET ascii;
+--[spring]     DECLARE v_region VARCHAR(100) CHARACTER SET ascii;
+--[spring]     DECLARE v_ttl_us BIGINT;
+--[spring]     DECLARE v_since, v_until DATETIME(6);
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
@@ -123,6 +157,15 @@ BEGIN
         SELECT MAX(ticket), MAX(holds) INTO v_ticket, v_holds FROM leasehold_entry
         WHERE entry = p_entry AND namespace = p_namespace AND name = p_name AND expires_at > v_now;
     END IF;
+--[spring]     IF v_ticket IS NOT NULL AND v_holds THEN
+--[spring]         SELECT GREATEST(expires_at, DATE_ADD(v_now, INTERVAL p_holding_us MICROSECOND)) INTO v_until
+--[spring]         FROM leasehold_entry WHERE entry = p_entry FOR UPDATE;
+--[spring]         CALL leasehold_hand_row(p_namespace, p_name, p_entry, p_entry, v_now, v_until, v_kept);
+--[spring]         IF NOT v_kept THEN
+--[spring]             DELETE FROM leasehold_entry WHERE entry = p_entry;
+--[spring]             SET v_ticket = NULL;
+--[spring]         END IF;
+--[spring]     END IF;
     IF v_ticket IS NOT NULL THEN
         UPDATE leasehold_entry SET expires_at = GREATEST(expires_at,
             DATE_ADD(v_now, INTERVAL IF(v_holds, p_holding_us, p_waiting_us) MICROSECOND)) WHERE entry = p_entry;
@@ -133,6 +176,10 @@ BEGIN
         SET v_standing = IF(v_holds, 'holding', 'waiting');
     ELSE
         SET v_fits = v_capacity IS NULL OR v_capacity = p_capacity AND v_room >= p_weight;
+--[spring]         IF v_fits AND NOT p_returns THEN
+--[spring]             SET v_until = DATE_ADD(v_now, INTERVAL p_holding_us MICROSECOND);
+--[spring]             CALL leasehold_take_row(p_namespace, p_name, p_entry, v_now, v_until, v_fits);
+--[spring]         END IF;
         SET v_standing = CASE
             WHEN p_returns THEN 'gone'
             WHEN v_capacity <> p_capacity THEN 'mismatch'
@@ -152,13 +199,27 @@ BEGIN
             END IF;
             SET v_ticket = v_last + 1;
             UPDATE leasehold_shard SET ticket = v_ticket WHERE id = v_shard;
+--[spring]             CALL leasehold_row(p_namespace, p_name, v_key, v_region, v_ttl_us, v_ends);
+--[spring]             CALL leasehold_row_owner(p_entry, v_owner);
             INSERT INTO leasehold_entry (namespace, name, ticket, entry, weight, capacity, holds, owner, host, pid, value,
+--[spring]                 row_key, row_owner,
                 entered_at, expires_at)
             VALUES (p_namespace, p_name, v_ticket, p_entry, p_weight, p_capacity, v_fits, p_owner, p_host, p_pid, p_value,
+--[spring]                 v_key, v_owner,
                 v_now, DATE_ADD(v_now, INTERVAL IF(v_fits, p_holding_us, p_waiting_us) MICROSECOND));
             SET v_standing = IF(v_fits, 'holding', 'waiting');
         END IF;
     END IF;
+--[spring]     -- Nobody of ours holds, so somebody else does, who tells nobody when it leaves: the first in line looks as often as
+--[spring]     -- Spring's own do. Those behind it are told when it is not there any more.
+--[spring]     IF v_holders = 0 AND v_standing = 'waiting' THEN
+--[spring]         SET v_holders = 1, v_ahead = v_ahead + 1, v_soonest = NULL;
+--[spring]         IF v_ahead = 1 THEN
+--[spring]             CALL leasehold_foreign_row(p_namespace, p_name, v_now, v_id, v_client, v_since, v_until);
+--[spring]             SET v_soonest = DATE_ADD(v_now, INTERVAL 100000 MICROSECOND);
+--[spring]             SET v_soonest = LEAST(v_soonest, COALESCE(v_until, v_soonest));
+--[spring]         END IF;
+--[spring]     END IF;
     COMMIT;
     SELECT v_standing AS standing, v_ticket AS ticket, v_ahead AS ahead, v_holders AS holders,
         TIMESTAMPDIFF(MICROSECOND, v_now, v_soonest) AS soonest_us, v_capacity AS capacity;
@@ -174,6 +235,7 @@ BEGIN
     DECLARE v_now, v_soonest, v_expires_at DATETIME(6);
     DECLARE v_last, v_capacity, v_room, v_holders BIGINT;
     DECLARE v_holds BOOLEAN;
+--[spring]     DECLARE v_had BOOLEAN;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
@@ -190,8 +252,19 @@ BEGIN
     WHERE entry = p_entry AND namespace = p_namespace AND name = p_name;
     IF v_holds IS NOT NULL THEN
         DELETE FROM leasehold_entry WHERE entry = p_entry;
+--[spring]         IF v_holds THEN
+--[spring]             CALL leasehold_pass_row(p_namespace, p_name, p_entry, v_now, v_had);
+--[spring]         END IF;
         CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
     END IF;
+--[spring]     -- A program of another kind is taken out like one of ours.
+--[spring]     IF v_holds IS NULL THEN
+--[spring]         CALL leasehold_delete_foreign(p_namespace, p_name, p_entry, v_now, v_had);
+--[spring]         IF v_had THEN
+--[spring]             CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
+--[spring]             SET v_holds = TRUE, v_expires_at = DATE_ADD(v_now, INTERVAL 1 SECOND);
+--[spring]         END IF;
+--[spring]     END IF;
     COMMIT;
     SELECT CASE WHEN v_holds IS NULL OR v_expires_at <= v_now THEN 'gone' WHEN v_holds THEN 'holding' ELSE 'waiting' END
         AS standing;
@@ -262,7 +335,9 @@ BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
     END IF;
     SET v_now = UTC_TIMESTAMP(6);
-    DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND expires_at <= v_now;
+    DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND expires_at <= v_now
+--[spring]         AND NOT holds -- `leasehold_settle` takes that one out, whose row goes to the next
+    ;
     CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
     COMMIT;
 END //
@@ -343,6 +418,9 @@ BEGIN
         INSERT IGNORE INTO leasehold_shard (id, ticket) VALUES (v_id, 0);
         SET v_id = v_id + 1;
     END WHILE;
+--[spring]     INSERT IGNORE INTO leasehold_store (one, version, region, ttl_ms, swept_at)
+--[spring]     VALUES (1, 101, '{region}', {ttl_ms}, '2000-01-01');
+--[spring]     -- Which leaves the next one nothing to do.
     INSERT IGNORE INTO leasehold_store (one, version, swept_at) VALUES (1, 1, '2000-01-01');
 END //
 

@@ -7,6 +7,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 
 use super::Postgres;
 use super::schema::Schema;
+use crate::backend::sql::spring::Layout;
 use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
 use crate::url::Url;
@@ -50,10 +51,10 @@ impl Builder {
         }
         let mut url = Url::parse(url, PORT)?;
         let name = url.to_string();
-        let schema = Schema::new(url.take("schema")?.as_deref().unwrap_or(Schema::DEFAULT))?;
+        let schema = Schema::new(url.take("schema")?.as_deref(), Layout::of(&mut url)?)?;
         let connections = url.take_number("connections")?.unwrap_or(CONNECTIONS);
         let tls = Tls::of_sslmode(&mut url)?;
-        url.refuse_the_rest(&OPTIONS)?;
+        url.refuse_the_rest(&[&OPTIONS[..], &Layout::OPTIONS].concat())?;
         let mut config = Config::new();
         for host in &url.hosts {
             config.host(&host.name).port(host.port);
@@ -85,10 +86,16 @@ impl Builder {
         }
     }
 
-    /// The schema of the tables, `leasehold` by default, as with `?schema=`.
+    /// The schema of the tables, as with `?schema=`. By default `leasehold`, or `leasehold_spring` in that layout.
     pub fn schema(mut self, schema: &str) -> Result<Self> {
-        self.settings.schema = Schema::new(schema)?;
+        self.settings.schema = self.settings.schema.renamed(schema)?;
         Ok(self)
+    }
+
+    /// How a holder is written for other programs to see, as with `?layout=`.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.settings.schema.layout = layout;
+        self
     }
 
     /// How many connections at most carry requests, 4 by default, as with `?connections=`. One more listens.
@@ -140,6 +147,7 @@ mod tests {
             ("postgres://h?connections=0", "connections"),
             ("postgres://h?sslmode=prefer", "sslmode"),
             ("postgres://h?ca=/x", "ca"),
+            ("postgres://h?region=A", "layout=spring"),
             ("postgres://h?port=1", "unknown option"),
         ] {
             let error = Builder::parse(url).unwrap_err().to_string();

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use super::pool::Pool;
 use super::reply::{column, only};
 use crate::backend::Finding;
+use crate::backend::sql::spring::Spring;
 use crate::error::Result;
 
 /// What the server says of itself. Whether each of the standbys has to confirm a commit is in `pg_stat_replication`, which
@@ -22,6 +23,14 @@ const QUESTION: &str = "
         has_schema_privilege($1, 'USAGE') AND has_sequence_privilege($4, 'USAGE')
             AND (SELECT bool_and(has_table_privilege(t, needed)) FROM unnest(ARRAY[$2, $3]) AS t,
                 unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed) AS allowed";
+
+/// Which table of Spring's it is, and what it has.
+const SPRING_QUESTION: &str = "
+    SELECT n.nspname || '.' || c.relname AS table, leasehold.rows_end() AS rows_end,
+        has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+            AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE') AS allowed
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = 'int_lock'::regclass";
 
 struct Health {
     version: String,
@@ -43,7 +52,24 @@ pub(super) async fn look(pool: &Arc<Pool>, hears: bool) -> Result<Vec<Finding>> 
     let names = ["entry", "watcher", "ticket"].map(|name| schema.named(&format!("leasehold.{name}")));
     let values: Vec<_> = std::iter::once(schema.to_string()).chain(names).map(super::link::Value::Text).collect();
     let rows = pool.ask(QUESTION, &values).await?;
-    Ok(Health::read(only(&rows)?, hears)?.findings())
+    let mut findings = Health::read(only(&rows)?, hears)?.findings();
+    if let Some(spring) = schema.layout.spring() {
+        let rows = pool.ask(&schema.named(SPRING_QUESTION), &[]).await?;
+        findings.push(layout(only(&rows)?, spring)?);
+    }
+    Ok(findings)
+}
+
+fn layout(row: &Row, spring: &Spring) -> Result<Finding> {
+    const CHECK: &str = "layout";
+    let (table, rows_end): (String, bool) = (column(row, "table")?, column(row, "rows_end")?);
+    let version = if rows_end { "7 or newer" } else { "6" };
+    let finding = format!("locks are rows of {table} too, as Spring Integration {version} writes them: {spring}");
+    if !column::<bool>(row, "allowed")? {
+        let advice = "see docs/wire/sql-spring.md for the rights";
+        return Ok(Finding::fault(CHECK, format!("{finding}; the user may not read and write them"), advice));
+    }
+    Ok(Finding::fine(CHECK, finding))
 }
 
 impl Health {

@@ -101,6 +101,11 @@ impl Hub {
                     self.waiters.tell(entry, News::Gone);
                 }
             }
+            ["n", id] => {
+                if let Some(entry) = entry(id) {
+                    self.waiters.tell(entry, News::LookAgain);
+                }
+            }
             ["y", id] => {
                 if let Some(entry) = entry(id) {
                     self.notices.post(Notice::YieldAsked(entry));

@@ -129,7 +129,8 @@ fn entry(key: &Key, row: &str) -> Result<(bool, EntryView)> {
     let number = |word: &str| word.parse::<i64>().map_err(|_| garbled());
     let text = |word: &str| String::from_utf8(unhexed(word)?).map_err(|_| garbled());
     let claim = sql::claim(number(weight)?, number(capacity)?)?;
-    let (ticket, holds) = (sql::ticket(number(ticket)?)?, holds == "1");
+    let (ticket, foreign) = (sql::ticket(number(ticket)?)?, holds == "2");
+    let holds = foreign || holds == "1";
     let value = if value == "-" { None } else { Some(unhexed(value)?.into()) };
     let pid = u32::try_from(number(pid)?).map_err(|_| garbled())?;
     let view = EntryView {
@@ -141,7 +142,7 @@ fn entry(key: &Key, row: &str) -> Result<(bool, EntryView)> {
         age: span(number(age)?),
         lease_left: span(number(left)?),
         yield_asked: yield_asked == "1",
-        foreign: false,
+        foreign,
         spread: None,
     };
     Ok((holds, view))
@@ -172,6 +173,7 @@ mod tests {
         let (holder, waiters) = (&view.holders[0], view.waiters.as_ref().unwrap());
         assert_eq!((holder.ticket.0, holder.token.map(crate::FencingToken::get)), (7, Some(7)));
         assert_eq!((&*holder.note.owner, holder.note.value.as_deref()), ("o", Some(&[0, 255][..])));
+        assert!(!holder.foreign);
         assert_eq!((waiters[0].token, waiters[0].yield_asked, waiters[0].lease_left.as_micros()), (None, true, 0));
     }
 

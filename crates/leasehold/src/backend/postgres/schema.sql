@@ -7,6 +7,8 @@ CREATE SCHEMA IF NOT EXISTS leasehold;
 CREATE TABLE leasehold.store (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     version integer NOT NULL,
+--[spring]     region varchar(100) NOT NULL DEFAULT '',
+--[spring]     ttl_ms bigint NOT NULL DEFAULT 0,
     swept_at timestamptz NOT NULL DEFAULT '-infinity'
 );
 
@@ -61,6 +63,7 @@ SELECT namespace, encode(name, 'escape') AS name, ticket, holds, encode(owner, '
 FROM leasehold.entry
 ORDER BY namespace, entry.name, ticket;
 
+--[spring.sql]
 -- Nobody else changes this line until we commit. Returns the time, read once that is so.
 CREATE FUNCTION leasehold.lock_line(p_namespace text, p_name bytea) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
@@ -99,12 +102,37 @@ BEGIN
             DELETE FROM leasehold.entry e WHERE e.entry = v_next.entry AND e.expires_at <= p_now;
             IF FOUND THEN
                 changed := true;
+--[spring]                 PERFORM leasehold.pass_row(p_namespace, p_name, v_next.entry, p_now);
                 CONTINUE;
             END IF;
         END IF;
+--[spring]         -- Whoever holds has the row. One that has lost it does not take it back; but it may not know, so that nobody of
+--[spring]         -- ours takes its place before it has left or its lease is over.
+--[spring]         IF v_next.holds AND NOT leasehold.has_row(p_namespace, p_name, v_next.entry) THEN
+--[spring]             IF v_next.hears THEN
+--[spring]                 PERFORM pg_notify('leasehold_' || v_next.client, 'x ' || encode(v_next.entry, 'hex'));
+--[spring]             END IF;
+--[spring]             capacity := v_next.capacity;
+--[spring]             room := -1;
+--[spring]             holders := 1;
+--[spring]             soonest := v_next.expires_at;
+--[spring]             EXIT;
+--[spring]         END IF;
         capacity := coalesce(capacity, v_next.capacity);
         room := coalesce(room, capacity) - v_next.weight;
         EXIT WHEN room < 0;
+--[spring]         IF NOT v_next.holds AND NOT leasehold.has_row(p_namespace, p_name, v_next.entry) THEN
+--[spring]             -- Nobody moves the end of a lease any more whose row is about to say it.
+--[spring]             SELECT e.expires_at INTO v_next.expires_at FROM leasehold.entry e WHERE e.entry = v_next.entry FOR UPDATE;
+--[spring]             IF NOT leasehold.take_row(p_namespace, p_name, v_next.entry, p_now, v_next.expires_at) THEN
+--[spring]                 room := -1;
+--[spring]                 -- Whoever looked for all of them may be among those that were just taken out.
+--[spring]                 IF changed THEN
+--[spring]                     PERFORM leasehold.nudge(p_namespace, p_name);
+--[spring]                 END IF;
+--[spring]                 EXIT;
+--[spring]             END IF;
+--[spring]         END IF;
         holders := holders + 1;
         soonest := least(soonest, v_next.expires_at);
         IF NOT v_next.holds THEN
@@ -121,7 +149,10 @@ END $$;
 -- A line as text, one entry a line, for whoever is told of it. Only those who hold, or everybody.
 CREATE FUNCTION leasehold.show(p_namespace text, p_name bytea, p_now timestamptz, p_all boolean) RETURNS text
 LANGUAGE sql STABLE AS $$
-    SELECT coalesce(string_agg(concat_ws(' ', e.ticket, encode(e.entry, 'hex'), e.weight, e.capacity, e.holds::int,
+    SELECT
+--[spring]         -- Nobody of ours holds beside it.
+--[spring]         CASE WHEN bool_or(e.holds) THEN '' ELSE leasehold.show_foreign(p_namespace, p_name, p_now) END ||
+        coalesce(string_agg(concat_ws(' ', e.ticket, encode(e.entry, 'hex'), e.weight, e.capacity, e.holds::int,
         e.yield_asked::int, 'x' || encode(e.owner, 'hex'), 'x' || encode(e.host, 'hex'), e.pid,
         coalesce('x' || encode(e.value, 'hex'), '-'),
         (extract(epoch FROM p_now - e.entered_at) * 1000000)::bigint,
@@ -179,6 +210,7 @@ DECLARE
     v_holds boolean;
     v_fits boolean;
 BEGIN
+    holders := 0;
     -- As a rule nobody is there, and the line need not be read.
     IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
         SELECT s.capacity, s.room, s.holders, s.soonest, s.changed INTO capacity, v_room, holders, v_soonest, v_changed
@@ -191,8 +223,18 @@ BEGIN
         WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name AND e.expires_at > v_now
         RETURNING e.ticket, e.holds INTO ticket, v_holds;
     END IF;
+--[spring]     IF v_holds THEN
+--[spring]         IF NOT leasehold.hand_row(p_namespace, p_name, p_entry, p_entry, v_now,
+--[spring]             (SELECT e.expires_at FROM leasehold.entry e WHERE e.entry = p_entry)) THEN
+--[spring]             DELETE FROM leasehold.entry e WHERE e.entry = p_entry;
+--[spring]             ticket := NULL;
+--[spring]         END IF;
+--[spring]     END IF;
     IF ticket IS NULL THEN
         v_fits := capacity IS NULL OR capacity = p_capacity AND v_room >= p_weight;
+--[spring]         v_holds := false;
+--[spring]         v_fits := v_fits AND NOT p_returns AND leasehold.take_row(p_namespace, p_name, p_entry, v_now,
+--[spring]             v_now + p_holding_us * interval '1 microsecond');
         standing := CASE
             WHEN p_returns THEN 'gone'
             WHEN capacity <> p_capacity THEN 'mismatch'
@@ -224,6 +266,19 @@ BEGIN
         WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < enter.ticket;
     END IF;
     standing := coalesce(standing, CASE WHEN v_holds THEN 'holding' ELSE 'waiting' END);
+--[spring]     -- Nobody of ours holds, so somebody else does, who tells nobody when it leaves: the first in line looks as often as
+--[spring]     -- Spring's own do, and those behind it when it should have come back to renew its place.
+--[spring]     IF holders = 0 AND NOT v_holds THEN
+--[spring]         holders := 1;
+--[spring]         ahead := ahead + 1;
+--[spring]         IF ahead = 1 THEN
+--[spring]             v_soonest := least(v_now + interval '100 milliseconds',
+--[spring]                 (SELECT f.until FROM leasehold.foreign_row(p_namespace, p_name, v_now) f));
+--[spring]         ELSE
+--[spring]             SELECT e.expires_at INTO v_soonest FROM leasehold.entry e
+--[spring]             WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1;
+--[spring]         END IF;
+--[spring]     END IF;
     soonest_us := (extract(epoch FROM v_soonest - v_now) * 1000000)::bigint;
     IF v_changed THEN
         PERFORM leasehold.publish(p_namespace, p_name, v_now);
@@ -238,11 +293,24 @@ DECLARE
     v_gone record;
     v_changed boolean;
 BEGIN
+--[spring]     -- In the order of tickets, as renewals do: `settle` may lock the first in line too.
+--[spring]     PERFORM FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1 FOR UPDATE;
     DELETE FROM leasehold.entry e WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name
     RETURNING e.holds, e.expires_at, e.client, e.hears INTO v_gone;
     IF NOT FOUND THEN
+--[spring]         -- A program of another kind is taken out like one of ours.
+--[spring]         IF leasehold.delete_foreign(p_namespace, p_name, p_entry, v_now) THEN
+--[spring]             PERFORM leasehold.settle(p_namespace, p_name, v_now);
+--[spring]             PERFORM leasehold.publish(p_namespace, p_name, v_now);
+--[spring]             RETURN 'holding';
+--[spring]         END IF;
         RETURN 'gone';
     END IF;
+--[spring]     IF v_gone.holds THEN
+--[spring]         PERFORM leasehold.pass_row(p_namespace, p_name, p_entry, v_now);
+--[spring]     ELSE
+--[spring]         PERFORM leasehold.nudge(p_namespace, p_name);
+--[spring]     END IF;
     IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
         SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
     END IF;
@@ -312,7 +380,9 @@ DECLARE
     v_gone boolean;
     v_changed boolean;
 BEGIN
-    DELETE FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name AND e.expires_at <= v_now;
+    DELETE FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name AND e.expires_at <= v_now
+--[spring]         AND NOT e.holds -- `settle` takes that one out, whose row goes to the next
+    ;
     v_gone := FOUND;
     SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
     IF v_changed OR v_gone THEN
@@ -378,7 +448,8 @@ RETURNS SETOF record LANGUAGE sql STABLE AS $$
     SELECT e.entry, e.ticket, e.holds, (SELECT count(*) FROM (
         SELECT FROM leasehold.entry a
         WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket LIMIT 16) AS near),
-        (SELECT min(a.ticket) FROM leasehold.entry a WHERE a.namespace = e.namespace AND a.name = e.name)
+        coalesce((SELECT a.ticket FROM leasehold.entry a WHERE a.namespace = e.namespace AND a.name = e.name
+            AND a.expires_at > clock_timestamp() ORDER BY a.ticket LIMIT 1), e.ticket)
     FROM unnest(p_entries) AS w (entry) JOIN leasehold.entry e ON e.entry = w.entry
 $$;
 
@@ -403,3 +474,4 @@ BEGIN
 END $$;
 
 INSERT INTO leasehold.store (version) VALUES (1);
+--[spring] UPDATE leasehold.store SET version = 101, region = leasehold.region(), ttl_ms = leasehold.ttl_ms();

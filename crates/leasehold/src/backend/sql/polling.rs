@@ -32,7 +32,7 @@ pub(in crate::backend) struct Stand {
     pub(in crate::backend) holds: bool,
     /// How many are ahead at most, as far as that matters.
     pub(in crate::backend) ahead: u32,
-    /// The ticket of the first in its line: another one whenever the line moves.
+    /// The ticket of the first in its line whose lease is not over: another one whenever the line moves.
     pub(in crate::backend) first: Ticket,
 }
 
@@ -45,7 +45,7 @@ pub(in crate::backend) async fn poll(
     let timer = Timer::on_callers_runtime(Clock::boot());
     let mut pause = SOON;
     let mut nearest = None;
-    let mut firsts = Vec::new();
+    let mut firsts = HashMap::new();
     loop {
         if waiters.in_line().is_empty() {
             (pause, nearest) = (SOON, None);
@@ -62,10 +62,12 @@ pub(in crate::backend) async fn poll(
         let moved = match ask(waiting.clone()).await {
             Ok(stands) => {
                 nearest = stands.iter().filter(|stand| !stand.holds).map(|stand| stand.ahead).min();
-                let before = std::mem::replace(&mut firsts, stands.iter().map(|stand| stand.first.0).collect());
-                firsts.sort_unstable();
-                firsts.dedup();
-                tell(&waiters, &waiting, &stands) || firsts != before
+                let before = std::mem::replace(
+                    &mut firsts,
+                    stands.iter().map(|stand| (stand.entry, stand.first)).collect::<HashMap<_, _>>(),
+                );
+                let has_moved = |stand: &Stand| before.get(&stand.entry).is_some_and(|first| *first != stand.first);
+                tell(&waiters, &waiting, &stands, &before) || stands.iter().any(has_moved)
             }
             Err(error) => {
                 tracing::debug!(target: "leasehold::sql", %error, "cannot ask where waiters stand");
@@ -80,14 +82,16 @@ fn pause_max(ahead: u32) -> Duration {
     if ahead <= FIRST_FEW { FIRST_MAX * ahead.max(1) } else { NTH_MAX * ahead }
 }
 
-/// Whether anybody had to be told anything.
-fn tell(waiters: &Waiters, asked: &[EntryId], stands: &[Stand]) -> bool {
+/// Whether anybody had to be told anything. Whoever has become the first in line since it was last asked, and does not hold, is
+/// behind somebody who is in no line of ours: from now on it looks for itself.
+fn tell(waiters: &Waiters, asked: &[EntryId], stands: &[Stand], firsts: &HashMap<EntryId, Ticket>) -> bool {
     let stands: HashMap<EntryId, &Stand> = stands.iter().map(|stand| (stand.entry, stand)).collect();
     let mut told = false;
     for entry in asked {
         let news = match stands.get(entry) {
             None => News::Gone,
             Some(stand) if stand.holds => News::Granted(stand.ticket),
+            Some(stand) if stand.ticket == stand.first && firsts.get(entry) != Some(&stand.first) => News::LookAgain,
             Some(_) => continue,
         };
         waiters.tell(*entry, news);
@@ -105,5 +109,15 @@ mod tests {
         assert_eq!(pause_max(1), Duration::from_millis(300));
         assert_eq!(pause_max(4), Duration::from_millis(1200));
         assert_eq!(pause_max(16), Duration::from_secs(16));
+    }
+
+    #[test]
+    fn whoever_becomes_the_first_in_line_looks_once_whatever_the_tickets_of_other_lines() {
+        let waiters = Waiters::default();
+        let (ours, other) = (EntryId(1), EntryId(2));
+        let stand = Stand { entry: ours, ticket: Ticket(5), holds: false, ahead: 1, first: Ticket(5) };
+        let told = |before: &[(EntryId, Ticket)]| tell(&waiters, &[ours], &[stand], &before.iter().copied().collect());
+        assert!(told(&[(ours, Ticket(4)), (other, Ticket(5))]));
+        assert!(!told(&[(ours, Ticket(5))]), "it has looked since");
     }
 }

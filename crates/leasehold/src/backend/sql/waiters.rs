@@ -21,7 +21,6 @@ pub(in crate::backend) enum News {
     /// It is not in line any more.
     Gone,
     /// Something may have been missed.
-    #[cfg(feature = "postgres")]
     LookAgain,
 }
 
@@ -98,7 +97,6 @@ impl Waiters {
                 Poll::Ready(Some(Standing::Holding { ticket, token: token(waiter.claim, ticket), lease }))
             }
             Some(News::Gone) => Poll::Ready(Some(gone())),
-            #[cfg(feature = "postgres")]
             Some(News::LookAgain) => Poll::Ready(None),
             None => {
                 waiter.waker = Some(waker.clone());
