@@ -92,6 +92,7 @@ pub(crate) enum Command {
     Evict(Evict),
     Yield(Yield),
     Doctor(Doctor),
+    Bench(Bench),
     Schema(Schema),
     Completions(Completions),
     Man(Man),
@@ -317,6 +318,29 @@ pub(crate) struct Yield {
 /// Check that the store and this machine are fit for locks
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Doctor {}
+
+/// Measure how fast locks are on the store, and how many of them it keeps renewed
+///
+/// Takes and releases locks alone, beside others and behind others, then holds more and more of them with leases of 3s,
+/// and ends with a table. The store has to do what it can meanwhile: whoever uses it too will notice.
+///
+/// It uses the key leasehold-bench and those that begin with leasehold-bench/, refuses to begin if somebody else does
+/// (code 75), and gives everything back in the end, also if a signal ends it early. Run it on the machine that will take
+/// the locks: what is measured is the way from there to the store and back.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  leasehold bench --store redis://cache-2
+  leasehold bench --store sqlite:/var/lib/shop/locks.db --time 10s
+  LEASEHOLD_URL=postgres://shop-db/shop leasehold bench --keys 1000 --json")]
+pub(crate) struct Bench {
+    /// How long to measure, from 8s to 1h; giving everything back may take some seconds more
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    pub(crate) time: Duration,
+
+    /// How many keys to use, and so how many locks to hold, at most: from 16 to 100000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=100_000), default_value = "10000")]
+    pub(crate) keys: u32,
+}
 
 /// Print the statements that make the tables of a database
 ///

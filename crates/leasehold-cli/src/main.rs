@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
-use commands::{completions, doctor, elect, evict, ls, man, run, schema, show, watch, yield_};
+use commands::{bench, completions, doctor, elect, evict, ls, man, run, schema, show, watch, yield_};
 use settings::Settings;
 
 fn main() -> ExitCode {
@@ -77,6 +77,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let settings = settings()?;
             doctor::run(settings.connect().await, settings.url(), settings.look, out).await?;
         }
+        Command::Bench(args) => return Box::pin(bench::run(&settings()?, args)).await,
         Command::Schema(args) => schema::run(args, out)?,
         Command::Completions(args) => completions::run(Cli::command(), args.shell, out)?,
         Command::Man(args) => man::run(Cli::command(), args.into.as_deref(), out)?,

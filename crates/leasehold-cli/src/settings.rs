@@ -94,7 +94,12 @@ impl Settings {
 
     /// Opens the locks.
     pub(crate) async fn connect(&self) -> anyhow::Result<Locks> {
-        let mut builder = Locks::builder(&self.url).ttl(self.ttl).label(self.label.as_str());
+        self.connect_for(self.ttl).await
+    }
+
+    /// Opens the locks, with leases of that length whatever was set.
+    pub(crate) async fn connect_for(&self, ttl: Duration) -> anyhow::Result<Locks> {
+        let mut builder = Locks::builder(&self.url).ttl(ttl).label(self.label.as_str());
         if let Some(namespace) = &self.namespace {
             builder = builder.namespace(namespace.as_str());
         }

@@ -229,6 +229,36 @@ fn a_job_in_a_pipeline_prints_and_reads_and_is_interrupted_as_any_other() {
 }
 
 #[test]
+fn a_bench_shows_how_far_it_is_and_ends_with_a_table() {
+    let stage = Stage::new();
+    let mut shell = Shell::on(&stage);
+    shell.enter("leasehold bench --time 8s");
+    let shown = shell.await_text("4 tasks hand one lock on\x1b[K");
+    assert!(shown.contains("\r[------------------------]   8s left, one task locks and releases\x1b[K"), "{shown:?}");
+    let shown = shell.await_prompt();
+    let table = shown.rsplit_once("\r\x1b[Kstore  sqlite:").expect("nothing of the bar is left before the table").1;
+    assert!(table.contains("MEASURED") && table.contains("LOCKS HELD") && !table.contains('#'), "{table}");
+    assert_eq!(shell.code(), "0");
+}
+
+#[test]
+fn an_interrupted_bench_leaves_nothing_on_the_store_nor_of_its_bar() {
+    let stage = Stage::new();
+    let mut shell = Shell::on(&stage);
+    shell.enter("leasehold bench");
+    shell.await_text("one task locks and releases\x1b[K");
+    shell.press(INTERRUPT);
+    let shown = shell.await_prompt();
+    assert!(
+        shown.ends_with(&format!("\r\x1b[Kleasehold: interrupted, so there is nothing to show\r\n{PROMPT}")),
+        "{shown:?}"
+    );
+    assert_eq!(shell.code(), "130");
+    assert_eq!(stage.output(["ls", "--json"]).stdout, b"[]\n");
+    assert!(shell.is_sane());
+}
+
+#[test]
 fn a_terminal_that_is_closed_ends_the_command_and_frees_the_lock() {
     let stage = Stage::new();
     let mut shell = Shell::on(&stage);

@@ -12,8 +12,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 11] =
-    ["run", "elect", "ls", "show", "watch", "evict", "yield", "doctor", "schema", "completions", "man"];
+const COMMANDS: [&str; 12] =
+    ["run", "elect", "ls", "show", "watch", "evict", "yield", "doctor", "bench", "schema", "completions", "man"];
 
 /// A store in a file of its own.
 struct Store {

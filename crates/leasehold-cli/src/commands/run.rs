@@ -21,6 +21,7 @@ use crate::settings::Settings;
 pub(crate) use exec::{become_command, is_step};
 pub(super) use grant::{Grant, Wanted, leave, part};
 pub(super) use signals::Signals;
+pub(super) use terminal::StatusLine;
 pub(super) use waiting::{Waited, connect, wait};
 
 /// Waits for the key, runs the command, and returns its exit code or ours.

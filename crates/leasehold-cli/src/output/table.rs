@@ -29,11 +29,19 @@ pub(crate) enum Cut {
 pub(crate) struct Table {
     columns: Vec<(&'static str, Cut)>,
     rows: Vec<Vec<String>>,
+    /// Columns from here on stand at the right: their digits line up.
+    numbers_from: usize,
 }
 
 impl Table {
     pub(crate) fn new(columns: impl Into<Vec<(&'static str, Cut)>>) -> Self {
-        Self { columns: columns.into(), rows: Vec::new() }
+        Self { columns: columns.into(), rows: Vec::new(), numbers_from: usize::MAX }
+    }
+
+    /// The columns from this one on hold numbers.
+    pub(crate) fn with_numbers_from(mut self, nth: usize) -> Self {
+        self.numbers_from = nth;
+        self
     }
 
     pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
@@ -77,8 +85,9 @@ impl Table {
                 line.push_str(GAP);
             }
             let cell = shortened(cell, widths[nth], *cut);
-            line.push_str(&cell);
-            line.extend(std::iter::repeat_n(' ', widths[nth].saturating_sub(cell.width())));
+            let blanks = " ".repeat(widths[nth].saturating_sub(cell.width()));
+            let (before, after) = if nth < self.numbers_from { ("", blanks.as_str()) } else { (blanks.as_str(), "") };
+            line.extend([before, &cell, after]);
         }
         line.truncate(line.trim_end_matches(' ').len());
         // A terminal narrower than even the shortest columns: a line that wraps would be worse.
@@ -159,6 +168,14 @@ mod tests {
                 assert!(line.width() <= width, "{width}: {line:?}");
             }
         }
+    }
+
+    #[test]
+    fn numbers_stand_at_the_right_under_their_titles() {
+        let mut table = Table::new([("WHAT", Cut::End), ("TIMES", Cut::Never)]).with_numbers_from(1);
+        table.row(["lock".into(), "7".into()]);
+        table.row(["release".into(), "1,234,567".into()]);
+        assert_eq!(table.lines(None), ["WHAT         TIMES", "lock             7", "release  1,234,567"]);
     }
 
     #[test]
