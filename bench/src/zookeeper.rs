@@ -1,8 +1,10 @@
-//! A lock on ZooKeeper beside the bare requests that any such lock is made of, and beside the lock of the crate that sends them.
+//! A lock on ZooKeeper beside the bare requests that any such lock is made of, beside the lock of the crate that sends them, and
+//! beside the locks of other languages, which time themselves.
 
 use std::time::{Duration, Instant};
 
 use leasehold::Locks;
+use leasehold_testbed::interop::{Peer, ZookeeperLibrary};
 use leasehold_testbed::zookeeper::Server;
 use zookeeper_client::{Acls, Client, CreateMode, LockPrefix};
 
@@ -12,6 +14,9 @@ const TTL: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 7;
 const PAIRS: usize = 400;
 const HAND_OVERS: usize = 300;
+
+/// How many a peer does in a row.
+const TURNS: usize = 30;
 
 pub async fn run() {
     let server = Server::start().expect("a server of our own");
@@ -23,24 +28,38 @@ pub async fn run() {
     for path in ["/bare", "/theirs"] {
         bare.create(path, b"", &folder).await.expect("a folder");
     }
-    let mut spans: [Vec<f64>; 3] = Default::default();
+    let mut peers = [ZookeeperLibrary::Curator, ZookeeperLibrary::Kazoo]
+        .map(|library| library.start(&server.address()).expect("it starts"));
+    for peer in &mut peers {
+        pairs(peer, PAIRS * 5); // until it has compiled what it needs
+    }
+    let mut spans: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
         spans[0]
             .push(timed(PAIRS, async || mutex.lock().await.expect("granted").release().await.expect("released")).await);
         spans[1].push(timed(PAIRS, async || pair(&bare).await).await);
         spans[2].push(timed(PAIRS, async || drop(theirs(&bare, "/theirs").await)).await);
+        for (peer, spans) in peers.iter_mut().zip(&mut spans[3..]) {
+            spans.push(pairs(peer, PAIRS));
+        }
     }
     let bare_span = median(&mut spans[1].clone());
     // Theirs is deleted in the background, which they do not wait for.
-    for (name, spans) in ["leasehold", "create, list, delete", "zookeeper-client"].iter().zip(&mut spans) {
+    let names = ["leasehold", "create, list, delete", "zookeeper-client", "Curator", "kazoo"];
+    for (name, spans) in names.iter().zip(&mut spans) {
         let span = median(spans);
         println!("  {name:<20} {:>7.0} µs a pair  {:>5.2} x bare", span * 1e6, span / bare_span);
     }
 
     println!("release to the next holder, one waits");
     let other = Locks::builder(&server.url()).ttl(TTL).connect().await.expect("leasehold connects");
-    let (mut ours, mut others) = (Vec::new(), Vec::new());
+    let (mut ours, mut others, mut curator, mut kazoo) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for nth in 0..HAND_OVERS {
+        if nth % TURNS == 0 {
+            for (peer, spans) in peers.iter_mut().zip([&mut curator, &mut kazoo]) {
+                spans.extend(peer.turns(&format!("mutex:/turn-{nth}"), TURNS).expect("timed"));
+            }
+        }
         let name = format!("turn-{nth}");
         let held = locks.mutex(&name).expect("a name").lock().await.expect("granted");
         let next = other.mutex(&name).expect("a name");
@@ -73,7 +92,8 @@ pub async fn run() {
         others.push(at - began);
         drop(guard);
     }
-    for (name, spans) in [("leasehold", &mut ours), ("zookeeper-client", &mut others)] {
+    let all = [("leasehold", &mut ours), ("zookeeper-client", &mut others), ("Curator", &mut curator), ("kazoo", &mut kazoo)];
+    for (name, spans) in all {
         let (half, most) = (percentile(spans, 50), percentile(spans, 99));
         println!("  {name:<20} p50 {:>6.0} µs  p99 {:>6.0} µs", micros(half), micros(most));
     }
@@ -90,6 +110,11 @@ async fn pair(client: &Client) {
     let children = client.list_children("/bare").await.expect("listed");
     assert_eq!(children.len(), 1);
     client.delete(&format!("/bare/n-{sequence}"), None).await.expect("deleted");
+}
+
+/// Seconds for each of so many.
+fn pairs(peer: &mut Peer, times: usize) -> f64 {
+    peer.pairs("mutex:/peers", times).expect("timed").as_secs_f64() / times as f64
 }
 
 async fn theirs<'a>(client: &'a Client, folder: &str) -> zookeeper_client::LockClient<'a> {

@@ -20,7 +20,7 @@ cargo xtask <command>
   check             formatting, lints, dependencies and tidiness; changes nothing
   fix               rewrites what `check` would complain about, where a tool can
   setup             installs the tools that are missing
-  bench             our figures beside those of the bare store and of the peers
+  bench [STORE…]    our figures beside those of the bare store and of the peers, on these stores or on all
   interleavings     tries the thread schedules of the lease machinery
   mutants [NAME…]   breaks the code on purpose and requires the tests to notice
   simulate [--scenario S] [--seed N]
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(),
         ["fix"] => check::fix(),
         ["setup"] => setup::run(),
-        ["bench"] => bench::run(),
+        ["bench", stores @ ..] => bench::run(stores),
         ["interleavings"] => interleavings::run(),
         ["mutants", names @ ..] => mutants::run(names),
         ["simulate", args @ ..] => simulate::run(args),

@@ -4,6 +4,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -16,6 +17,7 @@ import org.apache.curator.retry.RetryOneTime;
 /**
  * The locks of Apache Curator, driven line by line; see src/interop.rs. A key is a kind and a folder, such as
  * mutex:/lock/name; leases are the session's. One command more: revoke FOLDER asks whoever is alone in it to let go.
+ * Spans are in nanoseconds.
  */
 public class CuratorLocks {
     /** What is held: how to give it back. */
@@ -23,14 +25,21 @@ public class CuratorLocks {
         boolean release() throws Exception;
     }
 
+    private final String address;
     private final CuratorFramework client;
     private final Map<String, Held> held = new HashMap<>();
     private final Map<String, String> revoked = new HashMap<>();
 
     CuratorLocks(String address) throws Exception {
-        client = CuratorFrameworkFactory.newClient(address, 10_000, 10_000, new RetryOneTime(100));
+        this.address = address;
+        client = connect();
+    }
+
+    private CuratorFramework connect() throws Exception {
+        CuratorFramework client = CuratorFrameworkFactory.newClient(address, 10_000, 10_000, new RetryOneTime(100));
         client.start();
         client.blockUntilConnected();
+        return client;
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -62,14 +71,22 @@ public class CuratorLocks {
                 return "ok";
             case "hammer":
                 return "done " + hammer(words[1], Path.of(words[2]), Integer.parseInt(words[3]));
+            case "pairs":
+                return "spent " + pairs(folder(words[1]), Integer.parseInt(words[2]));
+            case "turns":
+                return "spent" + turns(folder(words[1]), Integer.parseInt(words[2]));
             default:
                 throw new IllegalArgumentException("no such command: " + words[0]);
         }
     }
 
+    private static String folder(String key) {
+        return key.substring(key.indexOf(':') + 1);
+    }
+
     private boolean lock(String key, long timeoutMs) throws Exception {
         String kind = key.substring(0, key.indexOf(':'));
-        String path = key.substring(key.indexOf(':') + 1);
+        String path = folder(key);
         if (kind.equals("election")) {
             return elect(key, path, timeoutMs);
         }
@@ -126,5 +143,43 @@ public class CuratorLocks {
             }
         }
         return times;
+    }
+
+    private long pairs(String path, int times) throws Exception {
+        InterProcessMutex mutex = new InterProcessMutex(client, path);
+        long began = System.nanoTime();
+        for (int nth = 0; nth < times; nth++) {
+            mutex.acquire();
+            mutex.release();
+        }
+        return System.nanoTime() - began;
+    }
+
+    private String turns(String path, int times) throws Exception {
+        StringBuilder spans = new StringBuilder();
+        try (CuratorFramework other = connect()) {
+            for (int nth = 0; nth < times; nth++) {
+                spans.append(' ').append(turn(path + "-" + nth, other));
+            }
+        }
+        return spans.toString();
+    }
+
+    private long turn(String path, CuratorFramework other) throws Exception {
+        InterProcessMutex held = new InterProcessMutex(client, path);
+        InterProcessMutex awaited = new InterProcessMutex(other, path);
+        held.acquire();
+        FutureTask<Long> waiter = new FutureTask<>(() -> {
+            awaited.acquire();
+            long at = System.nanoTime();
+            awaited.release();
+            return at;
+        });
+        new Thread(waiter).start();
+        while (client.getChildren().forPath(path).size() < 2) {}
+        Thread.sleep(3); // until it watches
+        long began = System.nanoTime();
+        held.release();
+        return waiter.get() - began;
     }
 }

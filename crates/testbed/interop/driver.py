@@ -7,6 +7,9 @@ import time
 HAMMER_TTL_MS = 20_000
 HAMMER_WAIT_MS = 10_000
 
+# A waiter that is in line needs a moment more until it is told.
+UNTIL_IT_WATCHES_S = 0.003
+
 
 def serve(peer):
     """Answers one line with one line, until there are no more."""
@@ -30,6 +33,10 @@ def obey(peer, verb, key, *words):
     if verb == "hammer":
         path, times = words
         return f"done {hammer(peer, key, path, int(times))}"
+    if verb == "pairs":
+        return "spent " + str(round(peer.pairs(key, int(words[0])) * 1e9))
+    if verb == "turns":
+        return "spent " + " ".join(str(round(span * 1e9)) for span in peer.turns(key, int(words[0])))
     raise ValueError(f"no such command: {verb}")
 
 

@@ -1,6 +1,8 @@
 """The locks of kazoo. A key is a kind and a folder, such as `mutex:/lock/name`; leases are the session's."""
 
 import sys
+import threading
+import time
 
 import driver
 from kazoo.client import KazooClient
@@ -9,9 +11,14 @@ from kazoo.exceptions import LockTimeout
 
 class Kazoo:
     def __init__(self, address):
-        self.client = KazooClient(hosts=address, timeout=10)
-        self.client.start()
+        self.address = address
+        self.client = self.connect()
         self.locks = {}
+
+    def connect(self):
+        client = KazooClient(hosts=self.address, timeout=10)
+        client.start()
+        return client
 
     def lock(self, key, ttl_ms, timeout_ms):
         kind, path = key.split(":", 1)
@@ -37,6 +44,40 @@ class Kazoo:
     def extend(self, key, ttl_ms):
         lock = self.locks[key]
         return self.client.exists(f"{lock.path}/{lock.node}") is not None
+
+    def pairs(self, key, times):
+        lock = self.client.Lock(key.split(":", 1)[1])
+        began = time.perf_counter()
+        for _ in range(times):
+            lock.acquire()
+            lock.release()
+        return time.perf_counter() - began
+
+    def turns(self, key, times):
+        folder = key.split(":", 1)[1]
+        other = self.connect()
+        spans = [self.turn(f"{folder}-{nth}", other) for nth in range(times)]
+        other.stop()
+        return spans
+
+    def turn(self, path, other):
+        held, awaited, at = self.client.Lock(path), other.Lock(path), []
+
+        def wait():
+            awaited.acquire()
+            at.append(time.perf_counter())
+            awaited.release()
+
+        held.acquire()
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        while len(self.client.get_children(path)) < 2:
+            pass
+        time.sleep(driver.UNTIL_IT_WATCHES_S)
+        began = time.perf_counter()
+        held.release()
+        waiter.join()
+        return at[0] - began
 
 
 driver.serve(Kazoo(sys.argv[1]))

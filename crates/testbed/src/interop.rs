@@ -9,6 +9,13 @@
 //! | `unlock KEY` | `released`, `lost` |
 //! | `hammer KEY FILE TIMES` | `done TIMES` |
 //!
+//! Those on ZooKeeper can be timed too, by themselves, so that nothing of this is in the spans, which are in nanoseconds:
+//!
+//! | asked | answered |
+//! |---|---|
+//! | `pairs KEY TIMES`: take and give back | `spent SPAN` in all |
+//! | `turns KEY TIMES`: from giving back to the next holder, of another session | `spent SPAN SPAN …` |
+//!
 //! Curator's mutex also knows `revoke FOLDER`, and says `lost` to `extend` once it has been asked to let go.
 //!
 //! Whatever else went wrong is `error` and a text. Before the first line a peer says `ready`.
@@ -65,6 +72,9 @@ pub enum Answer {
 /// How long one turn under the hammer may take on a busy machine, with a handful of others in line.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
+/// How long a peer may take to time itself.
+const TIMING_MAX: Duration = Duration::from_secs(120);
+
 impl Library {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::RedisPy, Self::PythonRedisLock, Self::NodeRedlock];
@@ -109,7 +119,7 @@ impl ZookeeperLibrary {
                 let jars = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute"];
                 let jars = jars.iter().chain(&["slf4j-api", "slf4j-simple", "guava"]);
                 let path: Vec<String> = jars.map(|jar| format!("/usr/share/java/{jar}.jar")).collect();
-                command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &path.join(":")]);
+                command.args(["-XX:+UseSerialGC", "-cp", &path.join(":")]);
                 command.arg(script("CuratorLocks.java"));
                 command
             }
@@ -177,6 +187,23 @@ impl Peer {
         }
     }
 
+    /// How long it takes to take a lock that nobody wants and give it back, so many times.
+    pub fn pairs(&mut self, key: &str, times: usize) -> Result<Duration> {
+        self.spent(&format!("pairs {key} {times}"))?.first().copied().ok_or_else(|| self.failure("has no span"))
+    }
+
+    /// How long it takes from giving a lock back until somebody has it who waits, each of so many times.
+    pub fn turns(&mut self, key: &str, times: usize) -> Result<Vec<Duration>> {
+        self.spent(&format!("turns {key} {times}"))
+    }
+
+    fn spent(&mut self, words: &str) -> Result<Vec<Duration>> {
+        let said = self.say(words, TIMING_MAX)?;
+        let span = |word: &str| word.parse().ok().map(Duration::from_nanos);
+        let spans = said.strip_prefix("spent ").and_then(|spans| spans.split(' ').map(span).collect());
+        spans.ok_or_else(|| self.failure(&format!("was asked to {words:?} and said {said:?}")))
+    }
+
     fn ask(&mut self, words: &str, limit: Duration) -> Result<Answer> {
         match self.say(words, limit)?.as_str() {
             "held" => Ok(Answer::Held),
@@ -228,6 +255,17 @@ mod tests {
             assert!(peer.process.ended().is_some());
             assert!(peer.lock("k", PATIENCE, Duration::ZERO).unwrap_err().to_string().contains("has ended"));
             server.cont();
+        }
+    }
+
+    #[test]
+    fn a_peer_on_zookeeper_times_itself() {
+        let server = crate::zookeeper::Server::start().unwrap();
+        for library in [ZookeeperLibrary::Curator, ZookeeperLibrary::Kazoo] {
+            let mut peer = library.start(&server.address()).unwrap();
+            assert!(peer.pairs("mutex:/pairs", 3).unwrap() > Duration::ZERO, "{library:?}");
+            let turns = peer.turns("mutex:/turns", 2).unwrap();
+            assert!(turns.len() == 2 && turns.iter().all(|turn| *turn > Duration::ZERO), "{library:?}: {turns:?}");
         }
     }
 }
