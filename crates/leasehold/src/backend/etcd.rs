@@ -17,6 +17,7 @@ mod names;
 mod roster;
 mod session;
 mod sight;
+mod slots;
 mod verbs;
 mod waiting;
 mod wire;

@@ -4,10 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use leasehold::Mutex;
+use leasehold::{Locks, Mutex};
 use leasehold_testbed::etcd::{Cluster, Server};
 
-use crate::{connect, connect_for, soon, timer, until_waiting};
+use crate::{TTL, connect, connect_for, soon, timer, until_waiting};
 
 /// How many messages the server has got for these methods so far.
 fn asked(server: &Server, methods: &[&str]) -> u64 {
@@ -101,4 +101,24 @@ async fn a_hand_over_takes_as_many_requests_behind_two_waiters_as_behind_fifty()
     }
     // One to leave, one to look; and a look of somebody who waited for a second, now and then.
     assert!(costs.iter().all(|cost| (2.0..4.0).contains(cost)), "{costs:?} requests for a hand-over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_of_many_locks_takes_few_requests_and_says_who_has_each() {
+    const LOCKS: usize = 150;
+    let cluster = Cluster::start().unwrap();
+    let server = &cluster.servers()[0];
+    let locks = Locks::builder(&cluster.url()).ttl(TTL).label("worker-7").connect().await.unwrap();
+    let mutexes: Vec<Mutex> = (0..LOCKS).map(|nth| locks.mutex(format!("listed-{nth}")).unwrap()).collect();
+    let guards = futures_util::future::try_join_all(mutexes.iter().map(Mutex::lock)).await.unwrap();
+    let before = asked(server, &["Txn", "Range", "LeaseTimeToLive"]);
+    let views = locks.inspect_all().await.unwrap();
+    let requests = asked(server, &["Txn", "Range", "LeaseTimeToLive"]) - before;
+    assert_eq!(views.len(), LOCKS);
+    for view in &views {
+        let [holder] = &view.holders[..] else { panic!("{view:?}") };
+        assert!(!holder.foreign && &*holder.note.owner == "worker-7", "{holder:?}");
+    }
+    assert!(requests <= 10, "{requests} requests");
+    drop(guards);
 }

@@ -6,6 +6,7 @@ mod interop;
 mod members;
 mod network;
 mod rights;
+mod slots;
 
 use std::time::Duration;
 

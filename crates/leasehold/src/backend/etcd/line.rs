@@ -30,10 +30,10 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// An entry in the line that begins so.
+    /// An entry in the line that begins so. It has to be read with its value.
     pub(super) fn of(line: &[u8], kv: KeyValue) -> Self {
         let rest = kv.key.strip_prefix(line).unwrap_or_default();
-        let label = Label::of(line, &kv.key);
+        let label = Label::of(line, &kv.key, &kv.value);
         let (entry, claim) = match &label {
             Some(label) => (label.entry, label.claim),
             // The Go client knows no other claim.
@@ -53,7 +53,7 @@ impl Member {
     /// How it is shown. Without a better source, its lease has as much left as it can have.
     fn view(&self, key: &Key, line: &[u8], holds: bool, sight: &Sight<'_>) -> EntryView {
         let note = match &self.label {
-            Some(label) => label.note(&self.value),
+            Some(label) => label.note.clone(),
             None => names::foreign_note(self.key.strip_prefix(line).unwrap_or_default(), &self.value),
         };
         let entered_ms = self.label.as_ref().map_or(sight.wall_ms, |label| label.entered_ms);
@@ -83,7 +83,7 @@ pub(super) struct Sight<'a> {
 }
 
 impl Line {
-    /// From an answer that is sorted by create revision.
+    /// From an answer that is sorted by create revision and has values.
     pub(super) fn of(line: &[u8], ranged: Ranged) -> Self {
         Self { members: ranged.kvs.into_iter().map(|kv| Member::of(line, kv)).collect() }
     }
@@ -105,6 +105,11 @@ impl Line {
 
     pub(super) fn position(&self, entry: EntryId) -> Option<usize> {
         self.members.iter().position(|member| member.entry == entry)
+    }
+
+    /// Whether anybody is at that key.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.members.iter().any(|member| member.key == key)
     }
 
     pub(super) fn view(&self, key: &Key, line: &[u8], sight: &Sight<'_>) -> KeyView {
@@ -142,7 +147,7 @@ pub(super) enum Stand {
     Gone,
 }
 
-/// What must go before an entry can hold.
+/// What must go before an entry can hold, by the keys at which it was seen: whoever comes to such a key later is behind us.
 ///
 /// Only that is watched: for an exclusive claim the entry right before it, for a shared one the nearest exclusive one. When
 /// it is gone somebody further ahead may still be in the way, and is watched next. So nobody is woken but whoever may hold,
@@ -205,9 +210,11 @@ mod tests {
     fn line_of(claims: &[Claim]) -> Line {
         let line = names::line(&Key::new(&Namespace::default(), "k").unwrap());
         let members = claims.iter().enumerate().map(|(nth, claim)| {
-            let label = Label::new(EntryId(nth as u128), *claim, &Note::default(), 0, 30);
-            let (ticket, key) = (nth as i64 + 1, label.key(&line, 7));
-            Member::of(&line, KeyValue { key, create_revision: ticket, ..KeyValue::default() })
+            let entry = EntryId(nth as u128);
+            let label = Label { entry, claim: *claim, note: Note::default(), entered_ms: 0, ttl_s: 30 };
+            let key = names::slot(&names::beginning(&line, *claim, 7), nth as u32);
+            let (create_revision, value) = (nth as i64 + 1, label.value());
+            Member::of(&line, KeyValue { key, create_revision, value, ..KeyValue::default() })
         });
         Line { members: members.collect() }
     }

@@ -109,7 +109,7 @@ pub(super) struct Deleted {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Op {
-    #[prost(oneof = "Act", tags = "1, 2, 3")]
+    #[prost(oneof = "Act", tags = "1, 2, 3, 4")]
     pub(super) act: Option<Act>,
 }
 
@@ -121,6 +121,8 @@ pub(super) enum Act {
     Put(Put),
     #[prost(message, tag = "3")]
     Delete(Delete),
+    #[prost(message, tag = "4")]
+    Txn(Txn),
 }
 
 impl From<Act> for Op {
@@ -131,7 +133,7 @@ impl From<Act> for Op {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Outcome {
-    #[prost(oneof = "Came", tags = "1, 2, 3")]
+    #[prost(oneof = "Came", tags = "1, 2, 3, 4")]
     pub(super) came: Option<Came>,
 }
 
@@ -144,6 +146,8 @@ pub(super) enum Came {
     Put(Done),
     #[prost(message, tag = "3")]
     Deleted(Deleted),
+    #[prost(message, tag = "4")]
+    Txn(TxnDone),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]

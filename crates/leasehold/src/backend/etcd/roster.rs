@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::backend::etcd::hub::Watching;
 use crate::backend::etcd::line::{Blocker, Stand};
+use crate::backend::etcd::names::{self, Label};
 use crate::backend::etcd::session::Session;
 use crate::backend::notices::NoticeBoard;
 use crate::backend::{EntryId, Notice, Place};
@@ -30,8 +31,7 @@ pub(super) struct Own {
     pub(super) place: Place,
     pub(super) claim: Claim,
     pub(super) session: Arc<Session>,
-    /// Where it is on the server.
-    pub(super) key: Arc<[u8]>,
+    pub(super) written: Arc<Written>,
     /// Its create revision, once we have heard that it is there.
     pub(super) ticket: Option<i64>,
     /// Whether it holds. A grant is never taken back.
@@ -43,6 +43,37 @@ pub(super) struct Own {
     pub(super) believed_until: Moment,
     /// Its key and the wish for it, while they are being watched.
     watching: Option<Arc<[Watching; 2]>>,
+}
+
+/// How an entry is written on the server.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) key: Vec<u8>,
+    /// With what it was made.
+    pub(super) value: Vec<u8>,
+    pub(super) label: Label,
+    /// Whose key that is; `None` for a candidate, which has one of its own.
+    pub(super) slot: Option<Slot>,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    beginning: Vec<u8>,
+    number: u32,
+}
+
+impl Written {
+    /// Takes a slot of that session for it. A candidate's value must be its own, so that it has a key of its own as well.
+    pub(super) fn new(label: Label, line: &[u8], session: &Session) -> Self {
+        let beginning = names::beginning(line, label.claim, session.lease);
+        if let Some(value) = &label.note.value {
+            let (key, value) = (label.key(&beginning), value.to_vec());
+            return Self { key, value, label, slot: None };
+        }
+        let number = locked(&session.slots).take(&beginning);
+        let (key, value) = (names::slot(&beginning, number), label.value());
+        Self { key, value, label, slot: Some(Slot { beginning, number }) }
+    }
 }
 
 /// What the server said of an entry by itself.
@@ -77,12 +108,12 @@ impl Fate {
 }
 
 impl Own {
-    pub(super) fn new(place: Place, claim: Claim, session: Arc<Session>, key: Vec<u8>, now: Moment) -> Self {
+    pub(super) fn new(place: Place, session: Arc<Session>, written: Written, now: Moment) -> Self {
         Self {
             place,
-            claim,
+            claim: written.label.claim,
             session,
-            key: key.into(),
+            written: Arc::new(written),
             ticket: None,
             holds: false,
             waits: None,
@@ -103,19 +134,34 @@ impl Roster {
     }
 
     /// Adds an entry, unless it is there: then that one, which has a key already.
-    pub(super) fn add(&self, own: Own) -> Own {
-        locked(&self.entries).entry(own.place.entry).or_insert(own).clone()
+    pub(super) fn add(&self, entry: EntryId, make: impl FnOnce() -> Own) -> Own {
+        locked(&self.entries).entry(entry).or_insert_with(make).clone()
     }
 
+    /// Forgets an entry that is not in line and never will be, so that the next one can have its slot.
     pub(super) fn remove(&self, entry: EntryId) {
-        let removed = locked(&self.entries).remove(&entry);
-        drop(removed); // and with it its watches, which takes a lock of its own
+        // Only whoever takes it off the list gives its slot back: for anybody who comes later the slot is another's.
+        if let Some(removed) = self.take(entry)
+            && let Some(slot) = &removed.written.slot
+        {
+            locked(&removed.session.slots).give_back(&slot.beginning, slot.number);
+        }
     }
 
-    /// Takes note of where an entry stands, as seen at that revision.
-    pub(super) fn stands(&self, entry: EntryId, stand: &Stand, revision: i64) {
+    /// Forgets an entry that is not in line, but may come into it later. Nobody else is given its slot.
+    pub(super) fn remove_and_retire_its_slot(&self, entry: EntryId) {
+        self.take(entry);
+    }
+
+    /// Its watches end when the last copy is dropped. That takes a lock of its own, so not under ours.
+    fn take(&self, entry: EntryId) -> Option<Own> {
+        locked(&self.entries).remove(&entry)
+    }
+
+    /// Takes note of where an entry stands, as seen at that revision. False if it has been forgotten meanwhile.
+    pub(super) fn stands(&self, entry: EntryId, stand: &Stand, revision: i64) -> bool {
         let mut entries = locked(&self.entries);
-        let Some(own) = entries.get_mut(&entry) else { return };
+        let Some(own) = entries.get_mut(&entry) else { return false };
         match stand {
             Stand::Holding { ticket } => (own.ticket, own.holds, own.waits) = (Some(*ticket), true, None),
             Stand::Waiting { ticket, blocker, .. } if !own.holds => {
@@ -123,6 +169,7 @@ impl Roster {
             }
             Stand::Waiting { .. } | Stand::Gone => {}
         }
+        true
     }
 
     /// Somebody was told to believe in it until then.

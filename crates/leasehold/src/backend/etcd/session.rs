@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::backend::etcd::joined::Joined;
 use crate::backend::etcd::message::{LeaseGrant, LeaseGranted, LeaseKeepAlive, LeaseKeptAlive};
+use crate::backend::etcd::slots::Slots;
 use crate::backend::etcd::wire::Wire;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
@@ -28,6 +29,8 @@ const WALL_SHIFT_NANOS_MAX: u64 = 100_000_000;
 pub(super) struct Session {
     pub(super) lease: i64,
     pub(super) ttl: Duration,
+    /// Its keys go with it, and so does what is known of them.
+    pub(super) slots: Mutex<Slots>,
     life: Mutex<Life>,
     keeping: Joined<Result<Alive>>,
 }
@@ -63,7 +66,8 @@ impl Session {
         }
         let life = Life { sent_at, wall_lead, is_over: false };
         let ttl = Duration::from_secs(seconds);
-        Ok(Arc::new(Self { lease: granted.id, ttl, life: Mutex::new(life), keeping: Joined::new() }))
+        let (slots, life, keeping) = (Mutex::default(), Mutex::new(life), Joined::new());
+        Ok(Arc::new(Self { lease: granted.id, ttl, slots, life, keeping }))
     }
 
     /// How long the server vouches for it, counted from `since`. Never longer than it was granted for.

@@ -22,6 +22,9 @@ const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 /// How many entries are read at a time, so that no answer keeps the server from everybody else.
 const ENTRIES_AT_ONCE: i64 = 5_000;
 
+/// How many lines are read at a time. A server takes no more than 128 acts in a transaction, unless it is told otherwise.
+const LINES_AT_ONCE: usize = 64;
+
 /// The lines of keys as they were read, and which of their entries are wanted by others.
 #[derive(Default)]
 struct Lines {
@@ -44,13 +47,29 @@ impl Core {
         if query.keys_max == 0 {
             lines.entries.clear();
         }
-        // Others may keep anything at all under the same beginning, so only what is shown is read.
-        let valued: Vec<Key> =
-            lines.entries.iter().filter(|(key, kvs)| have_values(key, kvs)).map(|(key, _)| key.clone()).collect();
-        for read in join_all(valued.iter().map(|key| self.line(key))).await {
-            lines.entries.extend(read?.entries);
-        }
+        lines.entries = self.lines_of(lines.entries.into_keys().collect()).await?;
         Ok(Page { items: self.views(lines).await, next })
+    }
+
+    /// These lines with their values, but for those in which nobody is any more. Others may keep anything at all under the same
+    /// beginning, so that only what is shown is read. One trip for every few lines, all at once.
+    async fn lines_of(&self, keys: Vec<Key>) -> Result<BTreeMap<Key, Vec<KeyValue>>> {
+        let reads = keys.chunks(LINES_AT_ONCE).map(|keys| {
+            let success = keys.iter().map(|key| Act::Range(whole(&names::line(key))).into()).collect();
+            self.wire.read::<_, TxnDone>(TXN, Txn { compare: Vec::new(), success, failure: Vec::new() })
+        });
+        let mut lines = BTreeMap::new();
+        for (keys, read) in keys.chunks(LINES_AT_ONCE).zip(join_all(reads).await) {
+            let mut answers = read?.outcomes.into_iter().map(|outcome| outcome.came);
+            for key in keys {
+                match answers.next() {
+                    Some(Some(Came::Ranged(found))) if found.kvs.is_empty() => {}
+                    Some(Some(Came::Ranged(found))) => drop(lines.insert(key.clone(), found.kvs)),
+                    _ => return Err(unreadable()),
+                }
+            }
+        }
+        Ok(lines)
     }
 
     /// The first lines of a namespace behind that key, by name, and one more than are wanted if there are more.
@@ -103,7 +122,7 @@ impl Core {
         let mut answers = done.outcomes.into_iter().map(|outcome| outcome.came);
         let (Some(Some(Came::Ranged(found))), Some(Some(Came::Ranged(wished)))) = (answers.next(), answers.next())
         else {
-            return Err(Error::new(ErrorKind::Protocol, "an answer that does not fit what was asked"));
+            return Err(unreadable());
         };
         let namespace = key.namespace();
         let wished = wished.kvs.iter().filter_map(|kv| names::wished(namespace, &kv.key)).collect();
@@ -133,10 +152,8 @@ impl Core {
     }
 }
 
-/// Whether some of these entries say something by their values: candidates, and entries of other programs.
-fn have_values(key: &Key, kvs: &[KeyValue]) -> bool {
-    let line = names::line(key);
-    kvs.iter().any(|kv| names::Label::of(&line, &kv.key).is_none_or(|label| label.valued))
+fn unreadable() -> Error {
+    Error::new(ErrorKind::Protocol, "an answer that does not fit what was asked")
 }
 
 /// Follows one key through every change of its line.

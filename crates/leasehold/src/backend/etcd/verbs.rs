@@ -6,16 +6,17 @@ use std::time::Duration;
 use futures_util::future::join;
 
 use crate::backend::etcd::core::Core;
-use crate::backend::etcd::line::{Line, Member, Sight, Stand, count};
+use crate::backend::etcd::line::{Blocker, Line, Member, Sight, Stand, count};
 use crate::backend::etcd::message::{
-    Act, Came, Compare, Delete, Operand, Put, Range, Ranged, Relation, SortOrder, SortTarget, Target, Txn, TxnDone,
+    Act, Came, Compare, Delete, KeyValue, Op, Operand, Put, Range, Ranged, Relation, SortOrder, SortTarget, Target,
+    Txn, TxnDone,
 };
 use crate::backend::etcd::names::{self, Label};
-use crate::backend::etcd::roster::Own;
+use crate::backend::etcd::roster::{Own, Written};
 use crate::backend::{Annotation, Asked, Departure, Lease, LeaseId, Note, Patience, Place, Request, Standing, Version};
 use crate::claim::Claim;
 use crate::clock::Moment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Fate, Result};
 use crate::fence::{FencingToken, Ticket};
 use crate::key::Key;
 use crate::queue;
@@ -48,6 +49,20 @@ fn nobody_new_in(from: Vec<u8>, to: Vec<u8>, revision: i64) -> Compare {
     Compare { relation: Relation::Less.into(), operand, ..nothing_in(from, to) }
 }
 
+/// That there is such an entry of ours, and not one that came to its key later.
+fn is_there(own: &Own) -> Compare {
+    let Written { key, value, slot, .. } = &*own.written;
+    match (own.ticket, slot) {
+        (Some(ticket), _) => created_at(&**key, ticket),
+        // Whether it was ever made is unknown. What it was to be made with is no other entry's.
+        (None, Some(_)) => {
+            let operand = Some(Operand::Value(value.clone()));
+            Compare { target: Target::Value.into(), operand, ..created_at(&**key, 0) }
+        }
+        (None, None) => Compare { relation: Relation::NotEqual.into(), ..created_at(&**key, 0) },
+    }
+}
+
 /// A whole line, in order.
 pub(super) fn whole(line: &[u8]) -> Range {
     Range {
@@ -59,29 +74,25 @@ pub(super) fn whole(line: &[u8]) -> Range {
     }
 }
 
-fn keys_of(line: &[u8]) -> Range {
-    Range { keys_only: true, ..whole(line) }
-}
-
-/// An entry and the one right before it, the later one first.
+/// An entry and the one right before it, the later one first. Their keys are all that an exclusive claim has to know.
 fn last_two(line: &[u8], ticket: Option<i64>) -> Range {
-    let max_create_revision = ticket.unwrap_or_default();
-    Range { sort_order: SortOrder::Descending.into(), limit: 2, max_create_revision, ..keys_of(line) }
+    let (limit, max_create_revision) = (2, ticket.unwrap_or_default());
+    Range { sort_order: SortOrder::Descending.into(), limit, max_create_revision, keys_only: true, ..whole(line) }
 }
 
-fn ranged(done: TxnDone, at: usize) -> Result<(Ranged, i64)> {
-    let revision = done.header.map_or(0, |header| header.revision);
-    match done.outcomes.into_iter().nth(at).and_then(|outcome| outcome.came) {
-        Some(Came::Ranged(ranged)) => Ok((ranged, revision)),
+fn came(done: TxnDone, at: usize) -> Result<Came> {
+    done.outcomes.into_iter().nth(at).and_then(|outcome| outcome.came).ok_or_else(unreadable)
+}
+
+fn ranged(done: TxnDone, at: usize) -> Result<Ranged> {
+    match came(done, at)? {
+        Came::Ranged(ranged) => Ok(ranged),
         _ => Err(unreadable()),
     }
 }
 
-fn deleted(done: &TxnDone, at: usize) -> Result<bool> {
-    match done.outcomes.get(at).and_then(|outcome| outcome.came.as_ref()) {
-        Some(Came::Deleted(deleted)) => Ok(deleted.deleted > 0),
-        _ => Err(unreadable()),
-    }
+fn revision(done: &TxnDone) -> i64 {
+    done.header.as_ref().map_or(0, |header| header.revision)
 }
 
 fn unreadable() -> Error {
@@ -108,8 +119,9 @@ impl Core {
         }
         let mut tries = 0;
         loop {
-            let own = match self.roster.get(entry) {
-                Some(own) => own,
+            let before = self.roster.get(entry);
+            let own = match &before {
+                Some(own) => own.clone(),
                 None => self.new_entry(request).await?,
             };
             let (_, joined) = join(self.keep(&own.session), self.join_line(request, &own)).await;
@@ -122,16 +134,22 @@ impl Core {
                     self.roster.remove(entry);
                 }
                 Err(error) => {
-                    if error.fate() == crate::error::Fate::NotApplied {
+                    // What an earlier request has made, or may yet make, is what it was.
+                    if error.fate() == Fate::NotApplied && before.is_none() {
                         self.roster.remove(entry);
                     }
                     let lost = error.kind() == ErrorKind::Lost;
                     return Err(if lost { Error::new(ErrorKind::Unreachable, "the session has ended") } else { error });
                 }
                 Ok(Joined::Refused(standing)) => {
-                    self.roster.remove(entry);
+                    if before.is_some_and(|before| before.ticket.is_none()) {
+                        self.roster.remove_and_retire_its_slot(entry);
+                    } else {
+                        self.roster.remove(entry);
+                    }
                     return Ok(standing);
                 }
+                Ok(Joined::Occupied) => self.roster.remove_and_retire_its_slot(entry),
                 Ok(Joined::Stands(stand, revision)) => return Ok(self.standing(&own, &stand, revision, asked_at)),
             }
         }
@@ -140,15 +158,20 @@ impl Core {
     async fn new_entry(self: &Arc<Self>, request: &Request) -> Result<Own> {
         let session = self.sessions.get(&self.wire, request.terms.holding).await?;
         let Request { place, claim, note, .. } = request;
-        let label = Label::new(place.entry, *claim, note, self.wall_ms(), session.ttl.as_secs());
-        let key = label.key(&names::line(&place.key), session.lease);
-        Ok(self.roster.add(Own::new(place.clone(), *claim, session, key, self.wire.timer.now())))
+        Ok(self.roster.add(place.entry, || {
+            let (entry, entered_ms, ttl_s) = (place.entry, self.wall_ms(), session.ttl.as_secs());
+            let label = Label { entry, claim: *claim, note: note.clone(), entered_ms, ttl_s };
+            let written = Written::new(label, &names::line(&place.key), &session);
+            Own::new(place.clone(), session, written, self.wire.timer.now())
+        }))
     }
 
     /// Believes in an entry no further than its session reaches.
     pub(super) fn standing(self: &Arc<Self>, own: &Own, stand: &Stand, revision: i64, asked_at: Moment) -> Standing {
         let entry = own.place.entry;
-        self.roster.stands(entry, stand, revision);
+        if !self.roster.stands(entry, stand, revision) {
+            return gone(); // it was taken out while we asked
+        }
         let ttl = own.session.left(asked_at);
         self.roster.is_believed_until(entry, asked_at.after(ttl));
         let lease = Lease { id: LeaseId::Entry(own.place.clone()), ttl };
@@ -159,7 +182,7 @@ impl Core {
                 gone()
             }
             Stand::Gone => {
-                self.roster.remove(entry);
+                self.forget(own);
                 gone()
             }
             Stand::Holding { ticket } => {
@@ -177,40 +200,62 @@ impl Core {
     async fn join_line(&self, request: &Request, own: &Own) -> Result<Joined> {
         let line = names::line(&own.place.key);
         match request.patience {
-            Patience::Queue => self.queue_up(request, own, &line).await,
-            Patience::Refuse => self.join_if_free(request, own, &line).await,
+            Patience::Queue => self.queue_up(own, &line).await,
+            Patience::Refuse => self.join_if_free(own, &line).await,
         }
     }
 
-    fn put(request: &Request, own: &Own) -> Act {
-        let value = request.note.value.as_deref().unwrap_or_default().to_vec();
-        Act::Put(Put { key: own.key.to_vec(), value, lease: own.session.lease, ignore_lease: false })
+    /// Forgets an entry that was looked for and is not there.
+    fn forget(&self, own: &Own) {
+        match own.ticket {
+            // It was there, and nobody comes back.
+            Some(_) => self.roster.remove(own.place.entry),
+            // The request to make it may still be on its way.
+            None => self.roster.remove_and_retire_its_slot(own.place.entry),
+        }
+    }
+
+    fn put(own: &Own) -> Act {
+        let Written { key, value, .. } = &*own.written;
+        Act::Put(Put { key: key.clone(), value: value.clone(), lease: own.session.lease, ignore_lease: false })
     }
 
     /// Takes a place in line. One trip, unless somebody is in it who claims something else.
-    async fn queue_up(&self, request: &Request, own: &Own, line: &[u8]) -> Result<Joined> {
-        let place = &own.place;
-        let new = created_at(&*own.key, 0);
-        let of_one_kind =
-            names::of_another_kind(line, request.claim).into_iter().map(|(from, to)| nothing_in(from, to));
+    async fn queue_up(&self, own: &Own, line: &[u8]) -> Result<Joined> {
+        let (place, claim) = (&own.place, own.claim);
+        let new = created_at(&*own.written.key, 0);
+        let of_one_kind = names::of_another_kind(line, claim).into_iter().map(|(from, to)| nothing_in(from, to));
         let mut compare: Vec<Compare> = [new.clone()].into_iter().chain(of_one_kind).collect();
-        // Alone, nobody else need be read; otherwise only who comes right before.
-        let ahead = if request.claim.is_exclusive() { last_two(line, None) } else { keys_of(line) };
+        // An exclusive claim need know nobody but who comes right before.
+        let ahead = if claim.is_exclusive() { last_two(line, None) } else { whole(line) };
         loop {
-            let success = vec![Self::put(request, own).into(), Act::Range(ahead.clone()).into()];
-            let failure = vec![Act::Range(keys_of(line)).into()];
+            let success = vec![Self::put(own).into(), Act::Range(ahead.clone()).into()];
+            let failure = vec![Act::Range(whole(line)).into()];
             let strict = compare.len() > 1;
-            let done: TxnDone = self.wire.call(TXN, Txn { compare, success, failure }).await?;
-            if done.succeeded {
-                let (ranged, revision) = ranged(done, 1)?;
-                return Ok(Joined::Stands(stand_of_last(line, ranged, own)?, revision));
+            let among_others = Txn { compare, success, failure };
+            // Whoever is alone needs nothing but to be there. That is most locks, so that it comes first.
+            let compare_alone = vec![nothing_in(line.to_vec(), names::behind(line))];
+            let (success, failure) = (vec![Self::put(own).into()], vec![Act::Txn(among_others).into()]);
+            let alone: TxnDone = self.wire.call(TXN, Txn { compare: compare_alone, success, failure }).await?;
+            let revision = revision(&alone);
+            if alone.succeeded {
+                return Ok(Joined::Stands(Stand::Holding { ticket: revision }, revision));
             }
-            let (found, revision) = ranged(done, 0)?;
-            let found = Line::of(line, found);
+            let Came::Txn(done) = came(alone, 0)? else { return Err(unreadable()) };
+            if done.succeeded {
+                let found = ranged(done, 1)?;
+                let stand =
+                    if claim.is_exclusive() { stand_behind(found, own)? } else { stand_of_last(line, found, own)? };
+                return Ok(Joined::Stands(stand, revision));
+            }
+            let found = Line::of(line, ranged(done, 0)?);
             if let Some(at) = found.position(place.entry) {
                 return Ok(Joined::Stands(found.stand(at), revision)); // it was made before, and we did not hear of it
             }
-            found.capacity().map_or(Ok(()), |capacity| capacity.admits(request.claim, &place.key))?;
+            found.capacity().map_or(Ok(()), |capacity| capacity.admits(claim, &place.key))?;
+            if found.has(&own.written.key) {
+                return Ok(Joined::Occupied);
+            }
             if !strict {
                 return Err(unreadable());
             }
@@ -221,33 +266,36 @@ impl Core {
 
     /// Joins a line only if it can hold at once. One trip if nobody is there, and one more where it can share; a few more in a
     /// crowd of others who can.
-    async fn join_if_free(&self, request: &Request, own: &Own, line: &[u8]) -> Result<Joined> {
-        let place = &own.place;
+    async fn join_if_free(&self, own: &Own, line: &[u8]) -> Result<Joined> {
+        let (place, claim) = (&own.place, own.claim);
         let mut compare = nothing_in(line.to_vec(), names::behind(line));
         for _ in 0..OVERTAKEN_MAX {
-            let success = vec![Self::put(request, own).into()];
+            let success = vec![Self::put(own).into()];
             let failure = vec![Act::Range(whole(line)).into()];
             let done: TxnDone = self.wire.call(TXN, Txn { compare: vec![compare], success, failure }).await?;
+            let revision = revision(&done);
             if done.succeeded {
-                let ticket = done.header.map_or(0, |header| header.revision);
-                return Ok(Joined::Stands(Stand::Holding { ticket }, ticket));
+                return Ok(Joined::Stands(Stand::Holding { ticket: revision }, revision));
             }
-            let (found, revision) = ranged(done, 0)?;
-            let found = Line::of(line, found);
+            let found = Line::of(line, ranged(done, 0)?);
             if let Some(at) = found.position(place.entry) {
                 return Ok(Joined::Stands(found.stand(at), revision));
             }
             if let Some(capacity) = found.capacity() {
-                capacity.admits(request.claim, &place.key)?;
+                capacity.admits(claim, &place.key)?;
             }
-            if !found.has_room_for(request.claim) {
+            if !found.has_room_for(claim) {
                 return Ok(Joined::Refused(self.refusal(&found, &place.key, line)));
             }
-            // Whoever leaves meanwhile makes more room, and whoever comes meanwhile is counted anew.
+            if found.has(&own.written.key) {
+                return Ok(Joined::Occupied);
+            }
+            // Whoever leaves meanwhile makes more room, and whoever comes meanwhile is counted anew. Nobody was at our own key,
+            // and nobody has come to it: this too makes an entry, and writes over none.
             compare = nobody_new_in(line.to_vec(), names::behind(line), revision);
         }
         // In the crowd, whoever wants to be sure of its place has to take one.
-        let joined = self.queue_up(request, own, line).await?;
+        let joined = self.queue_up(own, line).await?;
         if let Joined::Stands(Stand::Waiting { .. }, _) = joined {
             // Whatever keeps it from leaving, there is something to leave.
             self.leave(place).await.map_err(Error::with_unknown_fate)?;
@@ -272,15 +320,14 @@ impl Core {
         let limited = !counted && own.claim.is_exclusive() && own.ticket.is_some();
         let query = match own.ticket {
             ticket if limited => last_two(&line, ticket),
-            ticket => Range { max_create_revision: ticket.unwrap_or_default(), ..keys_of(&line) },
+            ticket => Range { max_create_revision: ticket.unwrap_or_default(), ..whole(&line) },
         };
         let answer: Ranged = self.wire.read(RANGE, query).await?;
         let revision = answer.header.as_ref().map_or(0, |header| header.revision);
         if limited {
-            let stand = match answer.kvs.first() {
-                Some(first) if first.key == *own.key => stand_of_last(&line, answer, own)?,
-                _ => Stand::Gone,
-            };
+            // Whoever is at our key with another create revision came after us.
+            let is_own = |kv: &KeyValue| kv.key == own.written.key && Some(kv.create_revision) == own.ticket;
+            let stand = if answer.kvs.first().is_some_and(is_own) { stand_behind(answer, own)? } else { Stand::Gone };
             let uncounted = |stand| match stand {
                 Stand::Waiting { ticket, blocker, .. } => Stand::Waiting { ticket, ahead: None, blocker },
                 stand => stand,
@@ -288,29 +335,30 @@ impl Core {
             return Ok((uncounted(stand), revision));
         }
         let found = Line::of(&line, answer);
-        let at = found.members.iter().position(|member| member.key == *own.key);
-        Ok((at.map_or(Stand::Gone, |at| found.stand(at)), revision))
+        Ok((found.position(own.place.entry).map_or(Stand::Gone, |at| found.stand(at)), revision))
     }
 
     /// Leaves a line, or takes somebody else out of it. One trip for an entry of ours, two for another.
     pub(super) async fn leave(&self, place: &Place) -> Result<Departure> {
         let Some(own) = self.roster.get(place.entry) else { return self.evict(place).await };
-        let remove = |key: Vec<u8>| Act::Delete(Delete { key, range_end: Vec::new() });
-        let mut acts = vec![remove(own.key.to_vec()).into(), remove(names::wish(&place.key, place.entry)).into()];
+        let wish = Op::from(remove(names::wish(&place.key, place.entry)));
+        let mut success = vec![remove(own.written.key.clone()).into(), wish.clone()];
         let line = names::line(&place.key);
         if !own.holds {
             // Its turn may have come without our knowing.
-            acts.insert(0, Act::Range(keys_of(&line)).into());
+            success.insert(0, Act::Range(whole(&line)).into());
         }
-        let done: TxnDone =
-            self.wire.call(TXN, Txn { compare: Vec::new(), success: acts, failure: Vec::new() }).await?;
-        let departure = match (deleted(&done, usize::from(!own.holds))?, own.holds) {
-            (false, _) => Departure::WasGone,
-            (true, true) => Departure::WasHolding,
-            (true, false) => {
-                let found = Line::of(&line, ranged(done, 0)?.0);
-                departure_of(found.position(place.entry), &found)
-            }
+        let txn = Txn { compare: vec![is_there(&own)], success, failure: vec![wish] };
+        let done: TxnDone = self.wire.call(TXN, txn).await?;
+        if !done.succeeded {
+            self.forget(&own);
+            return Ok(Departure::WasGone);
+        }
+        let departure = if own.holds {
+            Departure::WasHolding
+        } else {
+            let found = Line::of(&line, ranged(done, 0)?);
+            departure_of(found.position(place.entry), &found)
         };
         self.roster.remove(place.entry);
         Ok(departure)
@@ -319,9 +367,8 @@ impl Core {
     async fn evict(&self, place: &Place) -> Result<Departure> {
         let (found, member) = self.find(place).await?;
         let Some(member) = member else { return Ok(Departure::WasGone) };
-        let remove = |key: Vec<u8>| Act::Delete(Delete { key, range_end: Vec::new() }).into();
         let compare = vec![created_at(&*member.key, member.ticket)];
-        let success = vec![remove(member.key), remove(names::wish(&place.key, place.entry))];
+        let success = vec![remove(member.key).into(), remove(names::wish(&place.key, place.entry)).into()];
         let done: TxnDone = self.wire.call(TXN, Txn { compare, success, failure: Vec::new() }).await?;
         Ok(if done.succeeded { departure_of(found.position(place.entry), &found) } else { Departure::WasGone })
     }
@@ -329,7 +376,7 @@ impl Core {
     /// The line of a place, and the entry in it.
     async fn find(&self, place: &Place) -> Result<(Line, Option<Member>)> {
         let line = names::line(&place.key);
-        let found = Line::of(&line, self.wire.read(RANGE, keys_of(&line)).await?);
+        let found = Line::of(&line, self.wire.read(RANGE, whole(&line)).await?);
         let member = found.position(place.entry).map(|at| found.members[at].clone());
         Ok((found, member))
     }
@@ -361,9 +408,13 @@ impl Core {
                 _ => return Ok(Annotation::NotHolding),
             },
         };
-        let value = note.value.as_deref().unwrap_or_default().to_vec();
-        let put = Put { key: own.key.to_vec(), value, lease: 0, ignore_lease: true };
-        let (compare, success) = (vec![created_at(&*own.key, ticket)], vec![Act::Put(put).into()]);
+        let Written { key, label, slot, .. } = &*own.written;
+        let value = match slot {
+            Some(_) => Label { note: note.clone(), ..label.clone() }.value(),
+            None => note.value.as_deref().unwrap_or_default().to_vec(),
+        };
+        let put = Put { key: key.clone(), value, lease: 0, ignore_lease: true };
+        let (compare, success) = (vec![created_at(&**key, ticket)], vec![Act::Put(put).into()]);
         let done: TxnDone = self.wire.call(TXN, Txn { compare, success, failure: Vec::new() }).await?;
         Ok(if done.succeeded { Annotation::Written } else { Annotation::NotHolding })
     }
@@ -373,6 +424,8 @@ impl Core {
 enum Joined {
     Stands(Stand, i64),
     Refused(Standing),
+    /// Somebody else has written where our entry was to be, who is waited for like any other. Only by hand can that be done.
+    Occupied,
 }
 
 fn held(claim: Claim, ticket: i64, lease: Lease) -> Standing {
@@ -381,18 +434,31 @@ fn held(claim: Claim, ticket: i64, lease: Lease) -> Standing {
     Standing::Holding { ticket, token, lease }
 }
 
-/// Where our entry stands, which is the last one that was read: in full, or with only the one before it.
-fn stand_of_last(line: &[u8], ranged: Ranged, own: &Own) -> Result<Stand> {
+/// Where our exclusive entry stands, which is the last one, and of which only the one before it was read besides.
+fn stand_behind(ranged: Ranged, own: &Own) -> Result<Stand> {
     let all = usize::try_from(ranged.count).unwrap_or_default();
-    let mut found = Line::of(line, ranged);
-    found.members.sort_by_key(|member| member.ticket);
-    let at = found.members.iter().position(|member| member.key == *own.key).ok_or_else(unreadable)?;
-    Ok(match found.stand(at) {
-        Stand::Waiting { ticket, blocker, .. } => {
-            Stand::Waiting { ticket, ahead: Some(count(all.saturating_sub(1))), blocker }
+    let mut kvs = ranged.kvs.into_iter();
+    let ticket = match kvs.next() {
+        Some(last) if last.key == own.written.key => last.create_revision,
+        _ => return Err(unreadable()),
+    };
+    Ok(match kvs.next() {
+        None => Stand::Holding { ticket },
+        Some(before) => {
+            let ahead = Some(count(all.saturating_sub(1)));
+            Stand::Waiting { ticket, ahead, blocker: Blocker::Entry(before.key) }
         }
-        stand => stand,
     })
+}
+
+/// Where our entry stands, which is the last one of the line.
+fn stand_of_last(line: &[u8], ranged: Ranged, own: &Own) -> Result<Stand> {
+    let found = Line::of(line, ranged);
+    found.position(own.place.entry).map(|at| found.stand(at)).ok_or_else(unreadable)
+}
+
+fn remove(key: Vec<u8>) -> Act {
+    Act::Delete(Delete { key, range_end: Vec::new() })
 }
 
 fn departure_of(at: Option<usize>, line: &Line) -> Departure {

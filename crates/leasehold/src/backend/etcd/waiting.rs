@@ -51,6 +51,7 @@ impl Core {
             }
         };
         let mut blocker = blocker.clone();
+        // From where it was seen: should another entry come to its key at once, the departure is told all the same.
         let (_watching, mut news) = self.hub.listen(Watched { key, end, departures_only: true }, revision + 1);
         while let Some(heard) = news.recv().await {
             match heard {
@@ -84,7 +85,7 @@ impl Core {
             };
             self.hub.watch(Watched { key, end: Vec::new(), departures_only: false }, from, Arc::new(sink))
         };
-        let own_key = watch(own.key.to_vec(), |core, entry, news| match news {
+        let own_key = watch(own.written.key.clone(), |core, entry, news| match news {
             Heard::Gone(..) => core.roster.is_gone(entry),
             Heard::Gap | Heard::Broken(_) => {
                 let missed = core.clone();
