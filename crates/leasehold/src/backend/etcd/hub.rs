@@ -35,6 +35,8 @@ pub(super) enum Heard {
     Gone(Vec<u8>, i64),
     /// The server has forgotten what happened in between: look again.
     Gap,
+    /// What happened before this is not told, and something has: look again, and go on listening.
+    Late,
     /// It cannot be watched.
     Broken(Error),
 }
@@ -59,6 +61,8 @@ struct Watcher {
     range: Range,
     /// The first revision that has not been heard of.
     next: i64,
+    /// Whether the stream shall not tell what has happened already.
+    from_now: bool,
     sink: Sink,
 }
 
@@ -80,10 +84,13 @@ pub(super) struct Watching {
 impl Hub {
     /// Hears of everything that happens in that range from that revision on.
     pub(super) fn watch(self: &Arc<Self>, range: Range, from: i64, sink: Sink) -> Watching {
+        self.add(Watcher { range, next: from, from_now: false, sink })
+    }
+
+    fn add(self: &Arc<Self>, watcher: Watcher) -> Watching {
         let mut state = locked(&self.state);
         state.last_id += 1;
         let id = state.last_id;
-        let watcher = Watcher { range, next: from, sink };
         if let Some(outbox) = &state.outbox {
             let _ = outbox.send(watcher.create(id)); // if the stream has just ended, the next one is told
         }
@@ -95,9 +102,19 @@ impl Hub {
 
     /// The same, to be read one after the other.
     pub(super) fn listen(self: &Arc<Self>, range: Range, from: i64) -> (Watching, mpsc::UnboundedReceiver<Heard>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let sink = Arc::new(move |heard| drop(sender.send(heard))); // nobody may be left to hear it
+        let (sink, receiver) = channel();
         (self.watch(range, from, sink), receiver)
+    }
+
+    /// The same from now on, and [`Heard::Late`] if anything has happened in the store meanwhile. A server has a watch that begins
+    /// in the past catch up every 100 ms, and tells it nothing sooner; somebody else writes something all the time.
+    pub(super) fn listen_from_now(
+        self: &Arc<Self>,
+        range: Range,
+        from: i64,
+    ) -> (Watching, mpsc::UnboundedReceiver<Heard>) {
+        let (sink, receiver) = channel();
+        (self.add(Watcher { range, next: from, from_now: true, sink }), receiver)
     }
 
     /// Keeps a stream open while anything is watched. Ends with the runtime.
@@ -174,6 +191,14 @@ impl Hub {
             let Some(watcher) = state.watchers.get_mut(&reply.watch_id) else { return };
             let sink = watcher.sink.clone();
             let mut news = Vec::new();
+            // A member that lags behind begins earlier, and nothing is missed.
+            if reply.created && std::mem::take(&mut watcher.from_now) {
+                let known = reply.header.as_ref().map_or(0, |header| header.revision);
+                if known >= watcher.next {
+                    watcher.next = known + 1;
+                    news.push(Heard::Late);
+                }
+            }
             for event in reply.events {
                 let Some(kv) = event.kv else { continue };
                 // One that was told again by a new stream is old news.
@@ -189,9 +214,9 @@ impl Hub {
             let last = news.last().map(|heard| match heard {
                 Heard::Put(kv) => kv.mod_revision,
                 Heard::Gone(_, revision) => *revision,
-                Heard::Gap | Heard::Broken(_) => 0,
+                Heard::Late | Heard::Gap | Heard::Broken(_) => 0,
             });
-            watcher.next = last.map_or(watcher.next, |last| last + 1);
+            watcher.next = last.map_or(watcher.next, |last| watcher.next.max(last + 1));
             if reply.canceled {
                 state.watchers.remove(&reply.watch_id);
                 news.push(match reply.compact_revision {
@@ -214,11 +239,18 @@ impl Hub {
     }
 }
 
+/// News that are read one after the other.
+fn channel() -> (Sink, mpsc::UnboundedReceiver<Heard>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Arc::new(move |heard| drop(sender.send(heard))), receiver) // nobody may be left to hear it
+}
+
 impl Watcher {
     fn create(&self, id: i64) -> Watch {
         let Range { key, end, departures_only } = self.range.clone();
+        let start_revision = if self.from_now { 0 } else { self.next };
         let filters = if departures_only { vec![Filter::NoPut.into()] } else { Vec::new() };
-        let create = WatchCreate { key, range_end: end, start_revision: self.next, filters, watch_id: id };
+        let create = WatchCreate { key, range_end: end, start_revision, filters, watch_id: id };
         Watch { act: Some(WatchAct::Create(create)) }
     }
 }
@@ -234,5 +266,60 @@ impl Drop for Watching {
 impl fmt::Debug for Watching {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Watching({})", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::etcd::message::{Event, Header};
+
+    const KEY: &[u8] = b"k";
+
+    /// A watch of what happens from revision 5 on, of which the server says that it begins behind that revision.
+    fn begun_behind(revision: i64) -> (Arc<Hub>, Watching, mpsc::UnboundedReceiver<Heard>) {
+        let hub = Arc::new(Hub::default());
+        let range = Range { key: KEY.into(), end: Vec::new(), departures_only: true };
+        let (watching, news) = hub.listen_from_now(range, 5);
+        assert_eq!(start_of(&hub, &watching), 0);
+        let header = Some(Header { revision, ..Header::default() });
+        hub.hear(Watched { header, watch_id: watching.id, created: true, ..Watched::default() });
+        (hub, watching, news)
+    }
+
+    /// Where a new stream would begin.
+    fn start_of(hub: &Hub, watching: &Watching) -> i64 {
+        match locked(&hub.state).watchers[&watching.id].create(watching.id).act {
+            Some(WatchAct::Create(create)) => create.start_revision,
+            _ => panic!("it makes no watch"),
+        }
+    }
+
+    fn departure(hub: &Hub, watching: &Watching, revision: i64) {
+        let kv = Some(KeyValue { key: KEY.into(), mod_revision: revision, ..KeyValue::default() });
+        let events = vec![Event { kind: EventKind::Delete.into(), kv }];
+        hub.hear(Watched { watch_id: watching.id, events, ..Watched::default() });
+    }
+
+    #[test]
+    fn a_watch_from_now_on_says_that_it_is_late_and_goes_on_from_there_on_another_stream() {
+        let (hub, watching, mut news) = begun_behind(7);
+        assert!(matches!(news.try_recv(), Ok(Heard::Late)));
+        assert_eq!(start_of(&hub, &watching), 8);
+        departure(&hub, &watching, 9);
+        assert!(matches!(news.try_recv(), Ok(Heard::Gone(_, 9))));
+        assert_eq!(start_of(&hub, &watching), 10);
+    }
+
+    #[test]
+    fn a_watch_from_now_on_at_a_member_that_lags_behind_misses_nothing_and_hears_no_old_news() {
+        for begun in [2, 4] {
+            let (hub, watching, mut news) = begun_behind(begun);
+            departure(&hub, &watching, 4);
+            assert!(news.try_recv().is_err(), "that was before");
+            assert_eq!(start_of(&hub, &watching), 5);
+            departure(&hub, &watching, 5);
+            assert!(matches!(news.try_recv(), Ok(Heard::Gone(_, 5))));
+        }
     }
 }

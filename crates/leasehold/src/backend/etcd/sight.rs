@@ -213,7 +213,9 @@ impl Follower {
             let revision = match &heard {
                 Heard::Put(kv) => kv.mod_revision,
                 Heard::Gone(_, revision) => *revision,
-                Heard::Gap => return Err(Error::new(ErrorKind::Unreachable, "the watch has missed what happened")),
+                Heard::Late | Heard::Gap => {
+                    return Err(Error::new(ErrorKind::Unreachable, "the watch has missed what happened"));
+                }
                 Heard::Broken(error) => return Err(error.clone()),
             };
             if at.is_some_and(|at| at != revision) {
@@ -226,7 +228,7 @@ impl Follower {
                     members.insert(kv.create_revision, Member::of(&self.line, kv));
                 }
                 Heard::Gone(key, _) => members.retain(|_, member| member.key != key),
-                Heard::Gap | Heard::Broken(_) => {}
+                Heard::Late | Heard::Gap | Heard::Broken(_) => {}
             }
         }
     }

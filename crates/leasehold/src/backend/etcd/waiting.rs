@@ -31,8 +31,8 @@ impl Core {
                     Either::Right((waited, _)) => waited?,
                 }
             }
-            let (core, looking, asked_at) = (self.clone(), own.clone(), self.wire.timer.now());
-            let (stand, revision) = self.io.run(async move { core.look(&looking, false).await }).await?;
+            let asked_at = self.wire.timer.now();
+            let (stand, revision) = self.look_from_here(&own).await?;
             match self.standing(&own, &stand, revision, asked_at) {
                 Standing::Waiting { .. } => {}
                 standing => return Ok(Some(standing)),
@@ -40,7 +40,13 @@ impl Core {
         }
     }
 
-    /// Resolves when nothing that we know of is in the way any more.
+    async fn look_from_here(self: &Arc<Self>, own: &Own) -> Result<(Stand, i64)> {
+        let (core, own) = (self.clone(), own.clone());
+        self.io.run(async move { core.look(&own, false).await }).await
+    }
+
+    /// Resolves when nothing that we know of is in the way any more. One look if anything at all has happened in the store
+    /// before the watch began.
     async fn out_of_the_way(self: &Arc<Self>, own: &Own, blocker: &Blocker, revision: i64) -> Result<()> {
         let (key, end) = match blocker {
             Blocker::Entry(key) => (key.clone(), Vec::new()),
@@ -51,12 +57,20 @@ impl Core {
             }
         };
         let mut blocker = blocker.clone();
-        // From where it was seen: should another entry come to its key at once, the departure is told all the same.
-        let (_watching, mut news) = self.hub.listen(Watched { key, end, departures_only: true }, revision + 1);
+        // What is told begins where it was seen, or else it is looked for again: should another entry come to its key at once,
+        // the departure is noticed all the same.
+        let range = Watched { key, end, departures_only: true };
+        let (_watching, mut news) = self.hub.listen_from_now(range, revision + 1);
         while let Some(heard) = news.recv().await {
             match heard {
                 Heard::Gone(key, _) if blocker.leaves(&key) => return Ok(()),
                 Heard::Gone(..) | Heard::Put(_) => {}
+                Heard::Late => match self.look_from_here(own).await?.0 {
+                    // What has left by then is not among these, so that it does no harm to hear of it again.
+                    Stand::Waiting { blocker: same @ Blocker::Entry(_), .. } if same == blocker => {}
+                    Stand::Waiting { blocker: rest @ Blocker::Weights { .. }, .. } => blocker = rest,
+                    _ => return Ok(()),
+                },
                 Heard::Gap => return Ok(()),
                 Heard::Broken(error) => return Err(error),
             }
@@ -87,7 +101,7 @@ impl Core {
         };
         let own_key = watch(own.written.key.clone(), |core, entry, news| match news {
             Heard::Gone(..) => core.roster.is_gone(entry),
-            Heard::Gap | Heard::Broken(_) => {
+            Heard::Late | Heard::Gap | Heard::Broken(_) => {
                 let missed = core.clone();
                 core.io.spawn(async move { missed.look_after(entry, matches!(news, Heard::Broken(_))).await });
             }
