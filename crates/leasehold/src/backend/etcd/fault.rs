@@ -13,6 +13,8 @@ pub(super) fn of(status: &Status) -> Error {
     match status.code() {
         // The lease that an entry was to live on: nothing was written.
         Code::NotFound => definite(ErrorKind::Lost),
+        // Said of what fills the store too, which is done all the same.
+        Code::ResourceExhausted if text.contains("space exceeded") => definite(ErrorKind::Unusable).with_unknown_fate(),
         Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted => definite(ErrorKind::Unusable),
         Code::InvalidArgument if text.contains("authentication failed") => definite(ErrorKind::Unusable),
         Code::FailedPrecondition if text.contains("authentication is not enabled") => {
@@ -69,6 +71,8 @@ mod tests {
             assert_eq!((error.kind(), error.fate()), (kind, fate), "{code:?}");
             assert!(error.to_string().contains("etcdserver: something"), "{error}");
         }
+        let full = of(&Status::resource_exhausted("etcdserver: mvcc: database space exceeded"));
+        assert_eq!((full.kind(), full.fate()), (ErrorKind::Unusable, Fate::Unknown));
         assert!(forgot_us(&Status::unauthenticated("etcdserver: invalid auth token")));
     }
 }

@@ -191,11 +191,11 @@ impl Hub {
             let Some(watcher) = state.watchers.get_mut(&reply.watch_id) else { return };
             let sink = watcher.sink.clone();
             let mut news = Vec::new();
-            // A member that lags behind begins earlier, and nothing is missed.
+            // A member that lags behind begins earlier, and nothing is missed. One that does not say where it begins may.
             if reply.created && std::mem::take(&mut watcher.from_now) {
-                let known = reply.header.as_ref().map_or(0, |header| header.revision);
-                if known >= watcher.next {
-                    watcher.next = known + 1;
+                let begun = reply.header.as_ref().map_or(0, |header| header.revision);
+                if begun == 0 || begun >= watcher.next {
+                    watcher.next = watcher.next.max(begun + 1);
                     news.push(Heard::Late);
                 }
             }

@@ -10,7 +10,8 @@
 //! - A slot whose entry may yet appear, because a request to make it was never answered, is not used again on this lease.
 //! - A key is only ever made, never written over, and whoever deletes it or adds to it compares the create revision of the entry
 //!   that is meant; as long as that is unknown, the whole value, in which there is the entry's id.
-//! - Whoever watches a key does so from where its entry was seen: the first departure from then on is that entry's.
+//! - Whoever watches a key either does so from where its entry was seen, and the first departure from then on is that entry's; or
+//!   looks once it watches for an entry that came before its own, which none that comes to that key later does.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -314,7 +314,8 @@ impl Core {
     /// Where an entry of ours stands. One trip.
     ///
     /// A view that contains our entry contains every earlier one that was not gone by then: the server had them first. So a
-    /// view from a server that lags behind can make us wait too long, but never hold too soon.
+    /// view from a server that lags behind can make us wait too long, but never hold too soon. It must be no older than when it was
+    /// asked for all the same, or who looks because its watch was late would miss a departure.
     pub(super) async fn look(&self, own: &Own, counted: bool) -> Result<(Stand, i64)> {
         let line = names::line(&own.place.key);
         let limited = !counted && own.claim.is_exclusive() && own.ticket.is_some();

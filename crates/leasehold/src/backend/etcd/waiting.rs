@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::AcqRel;
+use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
 
@@ -14,10 +15,22 @@ use crate::backend::etcd::names;
 use crate::backend::etcd::roster::Own;
 use crate::backend::etcd::verbs::{RANGE, gone};
 use crate::backend::{EntryId, Place, Standing};
+use crate::clock::Moment;
 use crate::error::Result;
+
+/// The pause after nobody could tell where an entry stands.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often an entry is looked at that cannot be watched.
 const LOOKS_IN_A_TTL: u32 = 3;
+
+/// Where an entry of ours was seen to stand.
+struct Looked {
+    stand: Stand,
+    revision: i64,
+    /// When that was asked.
+    asked_at: Moment,
+}
 
 impl Core {
     /// Resolves when our standing may differ. Then it is looked at: our own entry may have gone as well.
@@ -25,14 +38,17 @@ impl Core {
         loop {
             let Some(own) = self.roster.get(place.entry) else { return Ok(Some(gone())) };
             self.watch_now(&own);
+            let mut looked = None;
             if let Some((blocker, revision)) = &own.waits {
                 match select(pin!(own.fate.gone()), pin!(self.out_of_the_way(&own, blocker, *revision))).await {
                     Either::Left(_) => return Ok(Some(gone())),
-                    Either::Right((waited, _)) => waited?,
+                    Either::Right((waited, _)) => looked = waited?,
                 }
             }
-            let asked_at = self.wire.timer.now();
-            let (stand, revision) = self.look_from_here(&own).await?;
+            let Looked { stand, revision, asked_at } = match looked {
+                Some(looked) => looked,
+                None => self.look_from_here(&own).await?,
+            };
             match self.standing(&own, &stand, revision, asked_at) {
                 Standing::Waiting { .. } => {}
                 standing => return Ok(Some(standing)),
@@ -40,14 +56,25 @@ impl Core {
         }
     }
 
-    async fn look_from_here(self: &Arc<Self>, own: &Own) -> Result<(Stand, i64)> {
+    /// Looks until it is told: whoever waits would hear of nothing else until its next look, which may be far off.
+    async fn look_from_here(self: &Arc<Self>, own: &Own) -> Result<Looked> {
         let (core, own) = (self.clone(), own.clone());
-        self.io.run(async move { core.look(&own, false).await }).await
+        let looking = async move {
+            loop {
+                let asked_at = core.wire.timer.now();
+                match core.look(&own, false).await {
+                    Ok((stand, revision)) => return Ok(Looked { stand, revision, asked_at }),
+                    Err(error) if error.is_passing() => core.wire.timer.sleep(PAUSE).await,
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        self.io.run(looking).await
     }
 
-    /// Resolves when nothing that we know of is in the way any more. One look if anything at all has happened in the store
-    /// before the watch began.
-    async fn out_of_the_way(self: &Arc<Self>, own: &Own, blocker: &Blocker, revision: i64) -> Result<()> {
+    /// Resolves when nothing that we know of is in the way any more, with where we stand if that was looked at. One look if
+    /// anything at all has happened in the store before the watch began.
+    async fn out_of_the_way(self: &Arc<Self>, own: &Own, blocker: &Blocker, revision: i64) -> Result<Option<Looked>> {
         let (key, end) = match blocker {
             Blocker::Entry(key) => (key.clone(), Vec::new()),
             Blocker::Weights { .. } => {
@@ -63,19 +90,22 @@ impl Core {
         let (_watching, mut news) = self.hub.listen_from_now(range, revision + 1);
         while let Some(heard) = news.recv().await {
             match heard {
-                Heard::Gone(key, _) if blocker.leaves(&key) => return Ok(()),
+                Heard::Gone(key, _) if blocker.leaves(&key) => return Ok(None),
                 Heard::Gone(..) | Heard::Put(_) => {}
-                Heard::Late => match self.look_from_here(own).await?.0 {
-                    // What has left by then is not among these, so that it does no harm to hear of it again.
-                    Stand::Waiting { blocker: same @ Blocker::Entry(_), .. } if same == blocker => {}
-                    Stand::Waiting { blocker: rest @ Blocker::Weights { .. }, .. } => blocker = rest,
-                    _ => return Ok(()),
-                },
-                Heard::Gap => return Ok(()),
+                Heard::Late => {
+                    let looked = self.look_from_here(own).await?;
+                    match &looked.stand {
+                        Stand::Waiting { blocker: same @ Blocker::Entry(_), .. } if *same == blocker => {}
+                        // What has left by then is not among these, so that it does no harm to hear of it again.
+                        Stand::Waiting { blocker: rest @ Blocker::Weights { .. }, .. } => blocker = rest.clone(),
+                        _ => return Ok(Some(looked)),
+                    }
+                }
+                Heard::Gap => return Ok(None),
                 Heard::Broken(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Watches an entry of ours from where it was made, unless it is being watched.
