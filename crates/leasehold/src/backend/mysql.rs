@@ -159,6 +159,17 @@ fn by_length(leases: &[Lease]) -> BTreeMap<i64, Vec<&EntryId>> {
     by_length
 }
 
+/// What an answer about all of these says of each. Nothing of one whose lease is over.
+fn each<'a>(
+    entries: impl IntoIterator<Item = &'a EntryId>,
+    answer: Result<HashMap<EntryId, bool>>,
+) -> HashMap<EntryId, Result<bool>> {
+    match answer {
+        Ok(renewed) => renewed.into_iter().map(|(entry, yield_asked)| (entry, Ok(yield_asked))).collect(),
+        Err(error) => entries.into_iter().map(|entry| (*entry, Err(error.clone()))).collect(),
+    }
+}
+
 /// How far from its turn each of them is, as far as that matters for how soon to ask again: first of those who wait, or with
 /// up to four, sixteen or more of them ahead. A subquery that counts all of them would read the whole line for each.
 fn standing_of(table: &str, entries: &[EntryId]) -> Question {
@@ -238,13 +249,15 @@ impl Shared {
     }
 
     /// The same in the layout of Spring, where rows are extended along with the leases.
-    async fn renew_rows(&self, leases: &[Lease]) -> Result<HashMap<EntryId, bool>> {
+    /// What becomes of one length says nothing of another.
+    async fn renew_rows(&self, leases: &[Lease]) -> HashMap<EntryId, Result<bool>> {
         let mut renewed = HashMap::with_capacity(leases.len());
         for (length_us, entries) in by_length(leases) {
-            let values = vec![ids(entries).into(), length_us.into()];
-            renewed.extend(reply::renewed(&self.call(&self.calls.renew_rows, values).await?)?);
+            let values = vec![ids(entries.iter().copied()).into(), length_us.into()];
+            let rows = self.call(&self.calls.renew_rows, values).await;
+            renewed.extend(each(entries, rows.and_then(|rows| reply::renewed(&rows))));
         }
-        Ok(renewed)
+        renewed
     }
 
     fn is_spring(&self) -> bool {
@@ -366,17 +379,17 @@ impl Backend for MySql {
         Box::pin(async {
             let mut renewals = Vec::with_capacity(leases.len());
             for batch in leases.chunks(RENEWED_TOGETHER_MAX) {
+                let entry = |lease: &'a Lease| match &lease.id {
+                    LeaseId::Entry(place) => &place.entry,
+                };
                 let renewed = match self.shared.is_spring() {
-                    false => self.shared.renew(batch).await,
+                    false => each(batch.iter().map(entry), self.shared.renew(batch).await),
                     true => self.shared.renew_rows(batch).await,
                 };
-                renewals.extend(batch.iter().map(|lease| {
-                    let LeaseId::Entry(place) = &lease.id;
-                    match renewed.as_ref().map(|renewed| renewed.get(&place.entry)) {
-                        Err(error) => Renewal::Unknown(error.clone()),
-                        Ok(Some(yield_asked)) => Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked },
-                        Ok(None) => Renewal::Lost,
-                    }
+                renewals.extend(batch.iter().map(|lease| match renewed.get(entry(lease)) {
+                    Some(Ok(yield_asked)) => Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked },
+                    Some(Err(error)) => Renewal::Unknown(error.clone()),
+                    None => Renewal::Lost,
                 }));
             }
             Ok(renewals)

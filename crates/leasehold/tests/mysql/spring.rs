@@ -141,6 +141,12 @@ async fn a_row_that_somebody_deleted_is_a_loss_and_not_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_finds_no_row_leaves_the_lease_as_it_was() {
+    let renew = "CALL leasehold_spring_renew_rows((SELECT CONCAT('x''', HEX(entry), '''') FROM leasehold_spring_entry), 90000000)";
+    cases::a_renewal_that_finds_no_row_leaves_the_lease_as_it_was::<Shop>(renew).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_client_of_ours_held_is_swept_out_with_its_row() {
     let (expired, sweep) = ("expires_at = UTC_TIMESTAMP(6)", "CALL leasehold_spring_sweep()");
     cases::what_a_dead_client_of_ours_held_is_swept_out_with_its_row::<Shop>(expired, sweep).await;

@@ -140,6 +140,12 @@ async fn a_row_that_somebody_deleted_is_a_loss_and_not_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_finds_no_row_leaves_the_lease_as_it_was() {
+    let renew = "SELECT leasehold_spring.renew_rows(ARRAY(SELECT entry FROM leasehold_spring.entry), ARRAY[90000000])";
+    cases::a_renewal_that_finds_no_row_leaves_the_lease_as_it_was::<Shop>(renew).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_client_of_ours_held_is_swept_out_with_its_row() {
     let (expired, sweep) = ("expires_at = clock_timestamp()", "SELECT leasehold_spring.sweep()");
     cases::what_a_dead_client_of_ours_held_is_swept_out_with_its_row::<Shop>(expired, sweep).await;

@@ -23,7 +23,7 @@ const WRITTEN: &str = "leasehold_";
 /// Who makes the tables has this lock meanwhile, and how long the others wait for it.
 const DOOR: &str = "SELECT GET_LOCK('leasehold_schema', 20)";
 
-/// The longest name of ours, `ask_to_yield`, and this prefix still make a name that the server takes.
+/// The longest name of ours, `delete_foreign`, and this prefix still make a name that the server takes.
 const PREFIX_BYTES_MAX: usize = 48;
 
 /// What the names of our tables and procedures begin with, and how they look. It is put into statements, so it has nothing in it

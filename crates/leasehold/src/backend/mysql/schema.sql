@@ -86,27 +86,29 @@ BEGIN
                 ITERATE settling;
             END IF;
         END IF;
---[spring]         CALL leasehold_has_row(p_namespace, p_name, v_entry, v_has);
 --[spring]         -- Whoever holds has the row. One that has lost it does not take it back; but it may not know, so that nobody of
 --[spring]         -- ours takes its place before it has left or its lease is over.
---[spring]         IF v_holds AND NOT v_has THEN
---[spring]             SET p_capacity = v_capacity, p_room = -1, p_holders = 1, p_soonest = v_expires_at;
---[spring]             LEAVE settling;
+--[spring]         IF v_holds THEN
+--[spring]             CALL leasehold_has_row(p_namespace, p_name, v_entry, v_has);
+--[spring]             IF NOT v_has THEN
+--[spring]                 SET p_capacity = v_capacity, p_room = -1, p_holders = 1, p_soonest = v_expires_at;
+--[spring]                 LEAVE settling;
+--[spring]             END IF;
 --[spring]         END IF;
         SET p_capacity = COALESCE(p_capacity, v_capacity);
         SET p_room = COALESCE(p_room, p_capacity) - v_weight;
         IF p_room < 0 THEN
             LEAVE settling;
         END IF;
---[spring]         IF NOT v_has THEN
+--[spring]         IF NOT v_holds THEN
 --[spring]             -- Nobody moves the end of a lease any more whose row is about to say it.
 --[spring]             SELECT expires_at INTO v_expires_at FROM leasehold_entry
 --[spring]             WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket FOR UPDATE;
 --[spring]             CALL leasehold_take_row(p_namespace, p_name, v_entry, p_now, v_expires_at, v_has);
---[spring]         END IF;
---[spring]         IF NOT v_has THEN
---[spring]             SET p_room = -1;
---[spring]             LEAVE settling;
+--[spring]             IF NOT v_has THEN
+--[spring]                 SET p_room = -1;
+--[spring]                 LEAVE settling;
+--[spring]             END IF;
 --[spring]         END IF;
         SET p_holders = p_holders + 1, p_soonest = LEAST(COALESCE(p_soonest, v_expires_at), v_expires_at);
         IF NOT v_holds THEN
@@ -252,9 +254,7 @@ BEGIN
     WHERE entry = p_entry AND namespace = p_namespace AND name = p_name;
     IF v_holds IS NOT NULL THEN
         DELETE FROM leasehold_entry WHERE entry = p_entry;
---[spring]         IF v_holds THEN
---[spring]             CALL leasehold_pass_row(p_namespace, p_name, p_entry, v_now, v_had);
---[spring]         END IF;
+--[spring]         CALL leasehold_pass_row(p_namespace, p_name, p_entry, v_now, v_had);
         CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
     END IF;
 --[spring]     -- A program of another kind is taken out like one of ours.

@@ -223,9 +223,9 @@ BEGIN
 END //
 
 DROP PROCEDURE IF EXISTS leasehold_renew_rows //
--- Extends the leases that are not over, and with those that hold their rows. One that has lost its row has lost its lock: its
--- lease is over, and the row is left to whoever has it. Entries are a list of literals that becomes part of statements: a
--- procedure takes no lists. They are as many statements for one lease as for hundreds.
+-- Extends the leases that are not over, and with those that hold their rows. One that has lost its row has lost its lock, and is
+-- not extended; nor is its lease shortened, as long as its holder may not have heard of it. Entries are a list of literals that
+-- becomes part of statements: a procedure takes no lists. They are as many statements for one lease as for hundreds.
 CREATE PROCEDURE leasehold_renew_rows(IN p_entries MEDIUMTEXT CHARACTER SET ascii, IN p_length_us BIGINT)
 SQL SECURITY INVOKER
 MODIFIES SQL DATA
@@ -234,7 +234,7 @@ BEGIN
     DECLARE v_region VARCHAR(100) CHARACTER SET ascii;
     DECLARE v_ttl_us BIGINT;
     DECLARE v_ends BOOLEAN;
-    DECLARE v_row, v_these TEXT CHARACTER SET ascii;
+    DECLARE v_row, v_these, v_kept, v_until TEXT CHARACTER SET ascii;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
@@ -245,26 +245,27 @@ BEGIN
     CALL leasehold_row('', '', v_key, v_region, v_ttl_us, v_ends);
     SET v_row = CONCAT('INT_LOCK l ON l.LOCK_KEY = e.row_key AND l.REGION = ', QUOTE(v_region), ' AND l.CLIENT_ID = e.row_owner');
     SET v_these = CONCAT('e.expires_at > UTC_TIMESTAMP(6) AND e.entry IN (', p_entries, ')');
+    SET v_kept = CONCAT('(NOT e.holds OR l.LOCK_KEY IS NOT NULL) AND ', v_these);
     -- From here on nobody moves their ends, or lets one of them hold.
-    SET @renewal = CONCAT('UPDATE leasehold_entry e SET e.expires_at = GREATEST(e.expires_at, ',
-        'DATE_ADD(UTC_TIMESTAMP(6), INTERVAL ', p_length_us, ' MICROSECOND)) WHERE ', v_these);
+    SET @renewal = CONCAT('SELECT COUNT(*) INTO @renewed FROM leasehold_entry e WHERE ', v_these, ' FOR UPDATE');
     PREPARE renewal FROM @renewal;
     EXECUTE renewal;
+    SET v_until = CONCAT('GREATEST(e.expires_at, TIMESTAMP',
+        QUOTE(CAST(DATE_ADD(UTC_TIMESTAMP(6), INTERVAL p_length_us MICROSECOND) AS CHAR)), ')');
     SET @renewal = CONCAT('UPDATE leasehold_entry e STRAIGHT_JOIN ', v_row, ' SET ',
-        IF(v_ends, 'l.EXPIRED_AFTER = e.expires_at',
-            CONCAT('l.CREATED_DATE = DATE_SUB(e.expires_at, INTERVAL ', v_ttl_us, ' MICROSECOND)')),
+        IF(v_ends, CONCAT('l.EXPIRED_AFTER = ', v_until),
+            CONCAT('l.CREATED_DATE = DATE_SUB(', v_until, ', INTERVAL ', v_ttl_us, ' MICROSECOND)')),
         ' WHERE e.holds AND ', v_these);
     PREPARE renewal FROM @renewal;
     EXECUTE renewal;
-    SET @renewal = CONCAT('UPDATE leasehold_entry e LEFT JOIN ', v_row,
-        ' SET e.expires_at = UTC_TIMESTAMP(6) WHERE l.LOCK_KEY IS NULL AND e.holds AND ', v_these);
+    SET @renewal = CONCAT('UPDATE leasehold_entry e LEFT JOIN ', v_row, ' SET e.expires_at = ', v_until, ' WHERE ', v_kept);
     PREPARE renewal FROM @renewal;
     EXECUTE renewal;
     COMMIT;
-    SET @renewal = CONCAT('SELECT e.entry, e.yield_asked FROM leasehold_entry e WHERE ', v_these);
+    SET @renewal = CONCAT('SELECT e.entry, e.yield_asked FROM leasehold_entry e LEFT JOIN ', v_row, ' WHERE ', v_kept);
     PREPARE renewal FROM @renewal;
     EXECUTE renewal;
     DEALLOCATE PREPARE renewal;
-    SET @renewal = NULL;
+    SET @renewal = NULL, @renewed = NULL;
 END //
 

@@ -121,7 +121,7 @@ BEGIN
         capacity := coalesce(capacity, v_next.capacity);
         room := coalesce(room, capacity) - v_next.weight;
         EXIT WHEN room < 0;
---[spring]         IF NOT v_next.holds AND NOT leasehold.has_row(p_namespace, p_name, v_next.entry) THEN
+--[spring]         IF NOT v_next.holds THEN
 --[spring]             -- Nobody moves the end of a lease any more whose row is about to say it.
 --[spring]             SELECT e.expires_at INTO v_next.expires_at FROM leasehold.entry e WHERE e.entry = v_next.entry FOR UPDATE;
 --[spring]             IF NOT leasehold.take_row(p_namespace, p_name, v_next.entry, p_now, v_next.expires_at) THEN
@@ -233,8 +233,10 @@ BEGIN
     IF ticket IS NULL THEN
         v_fits := capacity IS NULL OR capacity = p_capacity AND v_room >= p_weight;
 --[spring]         v_holds := false;
---[spring]         v_fits := v_fits AND NOT p_returns AND leasehold.take_row(p_namespace, p_name, p_entry, v_now,
---[spring]             v_now + p_holding_us * interval '1 microsecond');
+--[spring]         IF v_fits AND NOT p_returns THEN
+--[spring]             v_fits := leasehold.take_row(p_namespace, p_name, p_entry, v_now,
+--[spring]                 v_now + p_holding_us * interval '1 microsecond');
+--[spring]         END IF;
         standing := CASE
             WHEN p_returns THEN 'gone'
             WHEN capacity <> p_capacity THEN 'mismatch'
@@ -306,9 +308,7 @@ BEGIN
 --[spring]         END IF;
         RETURN 'gone';
     END IF;
---[spring]     IF v_gone.holds THEN
---[spring]         PERFORM leasehold.pass_row(p_namespace, p_name, p_entry, v_now);
---[spring]     ELSE
+--[spring]     IF NOT leasehold.pass_row(p_namespace, p_name, p_entry, v_now) THEN
 --[spring]         PERFORM leasehold.nudge(p_namespace, p_name);
 --[spring]     END IF;
     IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
@@ -385,6 +385,9 @@ BEGIN
     ;
     v_gone := FOUND;
     SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+--[spring]     IF v_gone THEN
+--[spring]         PERFORM leasehold.nudge(p_namespace, p_name);
+--[spring]     END IF;
     IF v_changed OR v_gone THEN
         PERFORM leasehold.publish(p_namespace, p_name, v_now);
     END IF;

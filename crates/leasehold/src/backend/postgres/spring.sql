@@ -195,22 +195,30 @@ BEGIN
     END IF;
 END $$;
 
--- Extends leases as `renew` does, and with those that hold their rows. One that has lost its row has lost its lock: its lease
--- is over, and the row is left to whoever has it.
+-- Extends leases as `renew` does, and with those that hold their rows. One that has lost its row has lost its lock, and is not
+-- extended; nor is its lease shortened, as long as its holder may not have heard of it.
 CREATE FUNCTION leasehold.renew_rows(p_entries bytea[], p_ttls_us bigint[], OUT entry bytea, OUT yield_asked boolean)
 RETURNS SETOF record LANGUAGE plpgsql AS $$
 DECLARE
-    v_renewed bytea[] := ARRAY(SELECT r.entry FROM leasehold.renew(p_entries, p_ttls_us) r);
-    v_entry record;
+    v_due record;
+    v_now timestamptz;
 BEGIN
-    FOR v_entry IN SELECT * FROM leasehold.entry e WHERE e.entry = ANY (v_renewed) ORDER BY e.ticket LOOP
-        IF v_entry.holds AND NOT leasehold.hand_row(v_entry.namespace, v_entry.name, v_entry.entry, v_entry.entry,
-            clock_timestamp(), v_entry.expires_at) THEN
-            UPDATE leasehold.entry e SET expires_at = clock_timestamp() WHERE e.entry = v_entry.entry;
-            CONTINUE;
+    FOR v_due IN
+        SELECT e.namespace, e.name, e.entry, e.holds, e.yield_asked, e.expires_at, w.ttl_us
+        FROM unnest(p_entries, p_ttls_us) AS w (entry, ttl_us)
+        JOIN leasehold.entry e ON e.entry = w.entry
+        ORDER BY e.ticket FOR UPDATE OF e
+    LOOP
+        v_now := clock_timestamp();
+        CONTINUE WHEN v_due.expires_at <= v_now;
+        v_due.expires_at := greatest(v_due.expires_at, v_now + v_due.ttl_us * interval '1 microsecond');
+        IF v_due.holds THEN
+            CONTINUE WHEN NOT leasehold.hand_row(v_due.namespace, v_due.name, v_due.entry, v_due.entry, v_now,
+                v_due.expires_at);
         END IF;
-        entry := v_entry.entry;
-        yield_asked := v_entry.yield_asked;
+        UPDATE leasehold.entry e SET expires_at = v_due.expires_at WHERE e.entry = v_due.entry;
+        entry := v_due.entry;
+        yield_asked := v_due.yield_asked;
         RETURN NEXT;
     END LOOP;
 END $$;

@@ -66,7 +66,7 @@ pub(in crate::backend) async fn poll(
                     &mut firsts,
                     stands.iter().map(|stand| (stand.entry, stand.first)).collect::<HashMap<_, _>>(),
                 );
-                let has_moved = |stand: &Stand| before.get(&stand.entry).is_some_and(|first| *first != stand.first);
+                let has_moved = |stand: &Stand| before.get(&stand.entry) != Some(&stand.first);
                 tell(&waiters, &waiting, &stands, &before) || stands.iter().any(has_moved)
             }
             Err(error) => {

@@ -64,10 +64,11 @@ impl Spring {
     pub fn region(mut self, region: &str) -> Result<Self> {
         // It is put into statements, so it has nothing in it that could end one, or be mistaken for a place to put something
         // else; and compared with columns of any collation.
-        let ordinary = |c: char| matches!(c, ' '..='~') && !r"'\/{}".contains(c);
+        let ordinary = |c: char| matches!(c, ' '..='~') && !r"'\/{}$".contains(c);
         if region.trim().is_empty() || region.len() > REGION_CHARS_MAX || !region.chars().all(ordinary) {
-            let why =
-                format!("must be 1 to {REGION_CHARS_MAX} characters of ASCII, not all blank, and none of ' \\ / {{ }}");
+            let why = format!(
+                "must be 1 to {REGION_CHARS_MAX} characters of ASCII, not all blank, and none of ' \\ / {{ }} $"
+            );
             return Err(Error::option("region", why));
         }
         self.region = region.into();
@@ -183,6 +184,7 @@ mod tests {
             ("layout=spring&region=%20", "region"),
             ("layout=spring&region=a'b", "region"),
             ("layout=spring&region=a//b", "region"),
+            ("layout=spring&region=a$$b", "region"),
             ("layout=spring&region=%7Bttl_ms%7D", "region"),
             ("layout=spring&spring-ttl=0", "spring-ttl"),
             ("layout=spring&spring-ttl=10s", "spring-ttl"),

@@ -97,7 +97,10 @@ impl Waiters {
                 Poll::Ready(Some(Standing::Holding { ticket, token: token(waiter.claim, ticket), lease }))
             }
             Some(News::Gone) => Poll::Ready(Some(gone())),
-            Some(News::LookAgain) => Poll::Ready(None),
+            Some(News::LookAgain) => {
+                self.joined.notify_one(); // it is in line as before, and asked about again
+                Poll::Ready(None)
+            }
             None => {
                 waiter.waker = Some(waker.clone());
                 Poll::Pending
