@@ -44,6 +44,27 @@ pub(crate) trait Database: Sized + 'static {
     /// When an entry's lease ends, in UTC.
     const LEASE_END: &'static str;
 
+    /// Lets a lease be over now, or last for 20 seconds longer: what is set in an entry.
+    const OVER: &'static str;
+    const LONGER: &'static str;
+
+    /// Makes an entry that waits for `k` with the ticket 1, whose lease ends in a second.
+    const DYING: &'static str;
+
+    /// Renews all leases that there are by 90 seconds.
+    const RENEW: &'static str;
+
+    const SWEEP: &'static str;
+
+    /// Makes Spring 7's of Spring 6's table.
+    const ALTER: &'static str;
+
+    /// Asks for the columns of Spring's table.
+    const COLUMNS: &'static str;
+
+    /// The option that has our tables elsewhere.
+    fn named(name: &str) -> String;
+
     /// The milliseconds from one time to another, rounded, as an expression.
     fn span_ms(from: &str, to: &str) -> String;
 }
@@ -379,28 +400,28 @@ pub(crate) async fn a_row_that_somebody_deleted_is_a_loss_and_not_made_anew<D: D
     assert_eq!(database.sql("SELECT COUNT(*) FROM INT_LOCK"), "0");
 }
 
-/// `renew` renews all leases that there are. The answer is lost: nobody of ours may have the lock before its holder gives up.
-pub(crate) async fn a_renewal_that_finds_no_row_leaves_the_lease_as_it_was<D: Database>(renew: &str) {
+/// Should the answer be lost, nobody of ours may have the lock before its holder gives up.
+pub(crate) async fn a_renewal_that_finds_no_row_leaves_the_lease_as_it_was<D: Database>() {
     let database = D::start();
     let locks = Locks::builder(&database.url()).ttl(Duration::from_secs(60)).connect().await.unwrap();
     let _guard = locks.mutex("k").unwrap().lock().await.unwrap();
     let end = || database.sql(&format!("SELECT expires_at FROM {}", D::ENTRY));
     let first = end();
-    assert_ne!(database.sql(renew), "");
+    assert_ne!(database.sql(D::RENEW), "");
     let second = end();
     assert_ne!(first, second);
     database.sql("DELETE FROM INT_LOCK");
-    assert_eq!(database.sql(renew), "");
+    assert_eq!(database.sql(D::RENEW), "");
     assert_eq!(end(), second);
 }
 
-pub(crate) async fn what_a_dead_client_of_ours_held_is_swept_out_with_its_row<D: Database>(expired: &str, sweep: &str) {
+pub(crate) async fn what_a_dead_client_of_ours_held_is_swept_out_with_its_row<D: Database>() {
     let database = D::start();
     let locks = spring(&database).await;
     std::mem::forget(locks.mutex("k").unwrap().lock().await.unwrap());
     assert_ne!(row(&database, KEY), "");
-    database.sql(&format!("UPDATE {} SET {expired}", D::ENTRY));
-    database.sql(sweep);
+    database.sql(&format!("UPDATE {} SET {}", D::ENTRY, D::OVER));
+    database.sql(D::SWEEP);
     assert_eq!(database.sql(&format!("SELECT COUNT(*) FROM {}", D::ENTRY)), "0");
     assert_eq!(row(&database, KEY), "");
 }
@@ -427,7 +448,6 @@ pub(crate) async fn a_holder_of_another_kind_can_be_evicted_whatever_it_calls_it
 /// The renewal of a waiter has been sent and is not done yet when the lock becomes its own.
 pub(crate) async fn a_renewal_that_meets_a_hand_over_leaves_no_row_that_ends_before_its_lease<D: Database>(
     version: Version,
-    longer: &str,
 ) {
     let database = D::start();
     database.make_table(version);
@@ -436,7 +456,7 @@ pub(crate) async fn a_renewal_that_meets_a_hand_over_leaves_no_row_that_ends_bef
     let waiting = waiter(&locks, 1).await;
     let mut renewal = database.session().await;
     renewal.begin().await;
-    assert_eq!(renewal.update(&format!("UPDATE {} SET {longer} WHERE NOT holds", D::ENTRY)).await, Some(1));
+    assert_eq!(renewal.update(&format!("UPDATE {} SET {} WHERE NOT holds", D::ENTRY, D::LONGER)).await, Some(1));
     let release = tokio::spawn(guard.release());
     // Either it waits for the renewal, or it has not seen it.
     timer().within(Duration::from_millis(500), waiters_hold::<D>(&database)).await;
@@ -477,15 +497,14 @@ pub(crate) async fn nobody_of_ours_takes_the_place_of_a_holder_that_does_not_kno
     assert_eq!(owner(&database, KEY), uuid(&next));
 }
 
-/// `dead` makes an entry that waits with the given ticket, whose lease ends in a second.
-pub(crate) async fn those_behind_one_that_died_while_spring_has_the_lock_do_not_wait_for_it<D: Database>(dead: &str) {
+pub(crate) async fn those_behind_one_that_died_while_spring_has_the_lock_do_not_wait_for_it<D: Database>() {
     let database = D::start();
     let locks = spring(&database).await;
     // Uses up the ticket.
     locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
     let mut theirs = Repository::of(&database, Version::Seven, 1).await;
     assert!(theirs.acquire(KEY).await);
-    database.sql(dead);
+    database.sql(D::DYING);
     let second = waiter(&locks, 2).await;
     assert!(theirs.delete(KEY).await);
     let left = Clock::boot().now();
@@ -494,13 +513,13 @@ pub(crate) async fn those_behind_one_that_died_while_spring_has_the_lock_do_not_
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-pub(crate) async fn a_table_that_is_altered_for_spring_7_is_written_as_such_from_then_on<D: Database>(alter: &str) {
+pub(crate) async fn a_table_that_is_altered_for_spring_7_is_written_as_such_from_then_on<D: Database>() {
     let database = D::start();
     database.make_table(Version::Six);
     let ttl = Duration::from_secs(3);
     let locks = Locks::builder(&database.url()).ttl(ttl).connect().await.unwrap();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-    database.sql(alter);
+    database.sql(D::ALTER);
     timer().sleep(ttl).await;
     guard.check().unwrap();
     let mut theirs = Repository::of(&database, Version::Seven, 1).await;
@@ -510,9 +529,7 @@ pub(crate) async fn a_table_that_is_altered_for_spring_7_is_written_as_such_from
     assert!(locks.mutex("k").unwrap().try_lock().await.unwrap().is_none());
 }
 
-pub(crate) async fn tables_of_another_layout_or_region_are_refused_and_left_alone<D: Database>(
-    name: impl Fn(&str) -> String,
-) {
+pub(crate) async fn tables_of_another_layout_or_region_are_refused_and_left_alone<D: Database>() {
     let database = D::start();
     let url = database.url();
     let plain = url.replace("?layout=spring", "");
@@ -521,8 +538,8 @@ pub(crate) async fn tables_of_another_layout_or_region_are_refused_and_left_alon
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     ours.mutex("k").unwrap().try_lock().await.unwrap().unwrap().release().await.unwrap();
     for (url, why) in [
-        (format!("{url}&{}", name("leasehold")), "another ?layout="),
-        (format!("{plain}?{}", name("leasehold_spring")), "another ?layout="),
+        (format!("{url}&{}", D::named("leasehold")), "another ?layout="),
+        (format!("{plain}?{}", D::named("leasehold_spring")), "another ?layout="),
         (format!("{url}&region=ORDERS"), "region \"DEFAULT\""),
         (format!("{url}&spring-ttl=5000"), "10000 ms"),
     ] {
@@ -530,7 +547,7 @@ pub(crate) async fn tables_of_another_layout_or_region_are_refused_and_left_alon
         assert_eq!(refused.kind(), ErrorKind::Unusable);
         assert!(refused.to_string().contains(why), "{url}: {refused}");
     }
-    let orders = connect(&format!("{url}&region=ORDERS&{}", name("orders"))).await;
+    let orders = connect(&format!("{url}&region=ORDERS&{}", D::named("orders"))).await;
     orders.mutex("k").unwrap().try_lock().await.unwrap().unwrap().release().await.unwrap();
     guard.release().await.unwrap();
 }
@@ -544,4 +561,57 @@ pub(crate) async fn the_doctor_says_which_table_and_which_version<D: Database>()
         let lower = finding.to_lowercase();
         assert!(finding.contains(words) && finding.contains("\"DEFAULT\"") && lower.contains("int_lock"), "{finding}");
     }
+}
+
+pub(crate) async fn the_table_that_we_make_is_that_of_spring_7<D: Database>() {
+    let database = D::start();
+    drop(spring(&database).await);
+    let made = database.sql(D::COLUMNS);
+    database.sql("DROP TABLE INT_LOCK");
+    database.make_table(Version::Seven);
+    assert_eq!(made, database.sql(D::COLUMNS));
+}
+
+/// All of these on a database that is called so where this stands, and some of them for each version of Spring.
+macro_rules! tests_on {
+    ($database:ident) => {
+        tests_on! { $database():
+            whoever_becomes_the_first_of_ours_looks_as_often_as_the_first_did
+            a_row_that_somebody_deleted_is_a_loss_and_not_made_anew
+            a_renewal_that_finds_no_row_leaves_the_lease_as_it_was
+            what_a_dead_client_of_ours_held_is_swept_out_with_its_row
+            a_holder_of_another_kind_can_be_evicted_whatever_it_calls_itself
+            nobody_of_ours_takes_the_place_of_a_holder_that_does_not_know_yet_that_its_row_is_gone
+            those_behind_one_that_died_while_spring_has_the_lock_do_not_wait_for_it
+            a_table_that_is_altered_for_spring_7_is_written_as_such_from_then_on
+            tables_of_another_layout_or_region_are_refused_and_left_alone
+            the_doctor_says_which_table_and_which_version
+            the_table_that_we_make_is_that_of_spring_7
+        }
+        tests_on! { $database six Six }
+        tests_on! { $database seven Seven }
+    };
+    ($database:ident $module:ident $version:ident) => {
+        mod $module {
+            use super::{$database, Version, cases};
+
+            tests_on! { $database(Version::$version):
+                a_holder_of_ours_has_the_row_that_spring_looks_for
+                ours_and_springs_exclude_each_other_under_contention
+                a_live_row_of_theirs_is_shown_and_never_touched
+                a_waiter_of_ours_gets_in_soon_after_they_leave_without_a_word
+                a_row_of_theirs_that_has_ended_is_taken_over
+                a_row_that_they_took_over_is_a_loss_at_the_next_renewal_and_not_taken_back
+                a_renewal_that_meets_a_hand_over_leaves_no_row_that_ends_before_its_lease
+            }
+        }
+    };
+    ($database:ident $arguments:tt: $($case:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                cases::$case::<$database> $arguments.await;
+            }
+        )*
+    };
 }

@@ -1,5 +1,6 @@
 //! The layout of Spring Integration, beside a client that sends what Spring sends.
 
+#[macro_use]
 #[path = "../database/spring.rs"]
 mod cases;
 
@@ -22,6 +23,22 @@ impl Database for Shop {
     const ENTRY: &'static str = "leasehold_spring.entry";
 
     const LEASE_END: &'static str = "expires_at AT TIME ZONE 'UTC'";
+    const OVER: &'static str = "expires_at = clock_timestamp()";
+    const LONGER: &'static str = "expires_at = expires_at + interval '20 seconds'";
+    const DYING: &'static str = "INSERT INTO leasehold_spring.entry (namespace, name, ticket, entry, client, hears, weight, \
+        capacity, holds, owner, host, pid, entered_at, expires_at) VALUES ('lock', 'k', 1, \
+        '\\x0123456789abcdef0123456789abcdef', 'nobody', true, 4294967296, 4294967296, false, '', '', 0, clock_timestamp(), \
+        clock_timestamp() + interval '1 second')";
+    const RENEW: &'static str =
+        "SELECT leasehold_spring.renew_rows(ARRAY(SELECT entry FROM leasehold_spring.entry), ARRAY[90000000])";
+    const SWEEP: &'static str = "SELECT leasehold_spring.sweep()";
+    const ALTER: &'static str = "ALTER TABLE INT_LOCK ADD EXPIRED_AFTER TIMESTAMP NOT NULL DEFAULT '2000-01-01'";
+    const COLUMNS: &'static str = "SELECT column_name, data_type, character_maximum_length, is_nullable \
+        FROM information_schema.columns WHERE table_name = 'int_lock' ORDER BY ordinal_position";
+
+    fn named(name: &str) -> String {
+        format!("schema={name}")
+    }
 
     /// Hours from UTC, so that nobody can mistake local time for it.
     fn start() -> Self {
@@ -77,134 +94,7 @@ impl Session for Client {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_of_ours_has_the_row_that_spring_6_looks_for() {
-    cases::a_holder_of_ours_has_the_row_that_spring_looks_for::<Shop>(Version::Six).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_of_ours_has_the_row_that_spring_7_looks_for() {
-    cases::a_holder_of_ours_has_the_row_that_spring_looks_for::<Shop>(Version::Seven).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ours_and_those_of_spring_6_exclude_each_other_under_contention() {
-    cases::ours_and_springs_exclude_each_other_under_contention::<Shop>(Version::Six).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ours_and_those_of_spring_7_exclude_each_other_under_contention() {
-    cases::ours_and_springs_exclude_each_other_under_contention::<Shop>(Version::Seven).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_live_row_of_spring_6_is_shown_and_never_touched() {
-    cases::a_live_row_of_theirs_is_shown_and_never_touched::<Shop>(Version::Six).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_live_row_of_spring_7_is_shown_and_never_touched() {
-    cases::a_live_row_of_theirs_is_shown_and_never_touched::<Shop>(Version::Seven).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_of_ours_gets_in_soon_after_they_leave_without_a_word() {
-    cases::a_waiter_of_ours_gets_in_soon_after_they_leave_without_a_word::<Shop>(Version::Six).await;
-    cases::a_waiter_of_ours_gets_in_soon_after_they_leave_without_a_word::<Shop>(Version::Seven).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_becomes_the_first_of_ours_looks_as_often_as_the_first_did() {
-    cases::whoever_becomes_the_first_of_ours_looks_as_often_as_the_first_did::<Shop>().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_row_of_theirs_that_has_ended_is_taken_over() {
-    cases::a_row_of_theirs_that_has_ended_is_taken_over::<Shop>(Version::Six).await;
-    cases::a_row_of_theirs_that_has_ended_is_taken_over::<Shop>(Version::Seven).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_spring_6_took_over_is_a_loss_at_the_next_renewal_and_not_taken_back() {
-    cases::a_row_that_they_took_over_is_a_loss_at_the_next_renewal_and_not_taken_back::<Shop>(Version::Six).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_spring_7_took_over_is_a_loss_at_the_next_renewal_and_not_taken_back() {
-    cases::a_row_that_they_took_over_is_a_loss_at_the_next_renewal_and_not_taken_back::<Shop>(Version::Seven).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_somebody_deleted_is_a_loss_and_not_made_anew() {
-    cases::a_row_that_somebody_deleted_is_a_loss_and_not_made_anew::<Shop>().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_finds_no_row_leaves_the_lease_as_it_was() {
-    let renew = "SELECT leasehold_spring.renew_rows(ARRAY(SELECT entry FROM leasehold_spring.entry), ARRAY[90000000])";
-    cases::a_renewal_that_finds_no_row_leaves_the_lease_as_it_was::<Shop>(renew).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_client_of_ours_held_is_swept_out_with_its_row() {
-    let (expired, sweep) = ("expires_at = clock_timestamp()", "SELECT leasehold_spring.sweep()");
-    cases::what_a_dead_client_of_ours_held_is_swept_out_with_its_row::<Shop>(expired, sweep).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_of_another_kind_can_be_evicted_whatever_it_calls_itself() {
-    cases::a_holder_of_another_kind_can_be_evicted_whatever_it_calls_itself::<Shop>().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_meets_a_hand_over_leaves_no_row_that_ends_before_its_lease() {
-    let longer = "expires_at = expires_at + interval '20 seconds'";
-    for version in [Version::Six, Version::Seven] {
-        cases::a_renewal_that_meets_a_hand_over_leaves_no_row_that_ends_before_its_lease::<Shop>(version, longer).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nobody_of_ours_takes_the_place_of_a_holder_that_does_not_know_yet_that_its_row_is_gone() {
-    cases::nobody_of_ours_takes_the_place_of_a_holder_that_does_not_know_yet_that_its_row_is_gone::<Shop>().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn those_behind_one_that_died_while_spring_has_the_lock_do_not_wait_for_it() {
-    let dead = "INSERT INTO leasehold_spring.entry (namespace, name, ticket, entry, client, hears, weight, capacity, holds, owner, \
-         host, pid, entered_at, expires_at) VALUES ('lock', 'k', 1, '\\x0123456789abcdef0123456789abcdef', 'nobody', true, \
-         4294967296, 4294967296, false, '', '', 0, clock_timestamp(), clock_timestamp() + interval '1 second')";
-    cases::those_behind_one_that_died_while_spring_has_the_lock_do_not_wait_for_it::<Shop>(dead).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_is_altered_for_spring_7_is_written_as_such_from_then_on() {
-    let alter = "ALTER TABLE INT_LOCK ADD EXPIRED_AFTER TIMESTAMP NOT NULL DEFAULT '2000-01-01'";
-    cases::a_table_that_is_altered_for_spring_7_is_written_as_such_from_then_on::<Shop>(alter).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tables_of_another_layout_or_region_are_refused_and_left_alone() {
-    let name = |schema: &str| format!("schema={schema}");
-    cases::tables_of_another_layout_or_region_are_refused_and_left_alone::<Shop>(name).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_says_which_table_and_which_version() {
-    cases::the_doctor_says_which_table_and_which_version::<Shop>().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_table_that_we_make_is_that_of_spring_7() {
-    let shop = Shop::start();
-    drop(connect(&shop.url()).await);
-    let columns = "SELECT column_name, data_type, character_maximum_length, is_nullable FROM information_schema.columns \
-        WHERE table_name = 'int_lock' ORDER BY ordinal_position";
-    let made = shop.sql(columns);
-    shop.sql("DROP TABLE INT_LOCK");
-    shop.make_table(Version::Seven);
-    assert_eq!(made, shop.sql(columns));
-}
+tests_on!(Shop);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_twenty_waiters_behind_one_of_springs_only_the_first_looks_often() {
