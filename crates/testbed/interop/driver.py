@@ -1,14 +1,15 @@
 """The line protocol by which a test drives a peer; see `src/interop.rs`."""
 
 import sys
+import threading
 import time
 
-# Far longer than a turn takes, so that no lock of a hammer expires.
-HAMMER_TTL_MS = 20_000
+# Far longer than a turn takes, so that no lock expires under the hammer or while it is timed.
+TTL_MS = 20_000
 HAMMER_WAIT_MS = 10_000
 
-# A waiter that is in line needs a moment more until it is told.
-UNTIL_IT_WATCHES_S = 0.003
+# Whoever has begun to wait needs a moment more until it is told, or has tried in vain.
+UNTIL_IT_WAITS_S = 0.003
 
 
 def serve(peer):
@@ -43,7 +44,7 @@ def obey(peer, verb, key, *words):
 def hammer(peer, key, path, times):
     """Adds one to the number in a file, so many times, each under the lock and slowly enough to be caught without it."""
     for _ in range(times):
-        while not peer.lock(key, HAMMER_TTL_MS, HAMMER_WAIT_MS):
+        while not peer.lock(key, TTL_MS, HAMMER_WAIT_MS):
             pass
         with open(path) as file:
             number = int(file.read())
@@ -53,3 +54,31 @@ def hammer(peer, key, path, times):
         if not peer.unlock(key):
             raise RuntimeError("the lock was lost under the hammer")
     return times
+
+
+def pairs(lock, times):
+    """How long it takes to take the lock and give it back, so many times."""
+    began = time.perf_counter()
+    for _ in range(times):
+        lock.acquire()
+        lock.release()
+    return time.perf_counter() - began
+
+
+def turn(held, awaited, until_it_waits):
+    """How long it takes from giving back one lock until the other is taken, by a thread that waits for it."""
+    at = []
+
+    def wait():
+        awaited.acquire()
+        at.append(time.perf_counter())
+        awaited.release()
+
+    held.acquire()
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    until_it_waits()
+    began = time.perf_counter()
+    held.release()
+    waiter.join()
+    return at[0] - began

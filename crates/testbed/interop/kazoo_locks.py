@@ -1,7 +1,6 @@
 """The locks of kazoo. A key is a kind and a folder, such as `mutex:/lock/name`; leases are the session's."""
 
 import sys
-import threading
 import time
 
 import driver
@@ -46,12 +45,7 @@ class Kazoo:
         return self.client.exists(f"{lock.path}/{lock.node}") is not None
 
     def pairs(self, key, times):
-        lock = self.client.Lock(key.split(":", 1)[1])
-        began = time.perf_counter()
-        for _ in range(times):
-            lock.acquire()
-            lock.release()
-        return time.perf_counter() - began
+        return driver.pairs(self.client.Lock(key.split(":", 1)[1]), times)
 
     def turns(self, key, times):
         folder = key.split(":", 1)[1]
@@ -61,23 +55,12 @@ class Kazoo:
         return spans
 
     def turn(self, path, other):
-        held, awaited, at = self.client.Lock(path), other.Lock(path), []
+        def until_it_waits():
+            while len(self.client.get_children(path)) < 2:
+                pass
+            time.sleep(driver.UNTIL_IT_WAITS_S)
 
-        def wait():
-            awaited.acquire()
-            at.append(time.perf_counter())
-            awaited.release()
-
-        held.acquire()
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        while len(self.client.get_children(path)) < 2:
-            pass
-        time.sleep(driver.UNTIL_IT_WATCHES_S)
-        began = time.perf_counter()
-        held.release()
-        waiter.join()
-        return at[0] - began
+        return driver.turn(self.client.Lock(path), other.Lock(path), until_it_waits)
 
 
 driver.serve(Kazoo(sys.argv[1]))

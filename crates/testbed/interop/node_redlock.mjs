@@ -11,9 +11,11 @@ const Redis = require("ioredis");
 const { default: Redlock, ExecutionError, ResourceLockedError } = require("redlock");
 
 const POLL_MS = 2;
-// Far longer than a turn takes, so that no lock of a hammer expires.
-const HAMMER_TTL_MS = 20_000;
+// Far longer than a turn takes, so that no lock expires under the hammer or while it is timed.
+const TTL_MS = 20_000;
 const HAMMER_WAIT_MS = 10_000;
+// Whoever has begun to wait needs a moment until it has tried in vain.
+const UNTIL_IT_WAITS_MS = 3;
 
 const client = new Redis(process.argv[2]);
 const redlock = new Redlock([client], { retryCount: 0, retryDelay: POLL_MS, retryJitter: 0 });
@@ -54,13 +56,49 @@ async function extend(key, ttlMs) {
 // Adds one to the number in a file, so many times, each under the lock and slowly enough to be caught without it.
 async function hammer(key, path, times) {
   for (let nth = 0; nth < times; nth++) {
-    while (!(await lock(key, HAMMER_TTL_MS, HAMMER_WAIT_MS)));
+    while (!(await lock(key, TTL_MS, HAMMER_WAIT_MS)));
     const number = parseInt(readFileSync(path, "utf8"));
     await sleep(0.3);
     writeFileSync(path, String(number + 1));
     if (!(await unlock(key))) throw new Error("the lock was lost under the hammer");
   }
   return times;
+}
+
+// In nanoseconds.
+async function pairs(key, times) {
+  const began = process.hrtime.bigint();
+  for (let nth = 0; nth < times; nth++) {
+    const held = await redlock.acquire([key], TTL_MS);
+    await held.release();
+  }
+  return process.hrtime.bigint() - began;
+}
+
+async function turns(key, times) {
+  const other = new Redis(process.argv[2]);
+  await other.ping();
+  // It polls as often as it does for whoever sets nothing: that is what its users wait for.
+  const waiter = new Redlock([other]);
+  const spans = [];
+  for (let nth = 0; nth < times; nth++) spans.push(await turn(`${key}-${nth}`, waiter, (nth + 0.5) / times));
+  other.disconnect();
+  return spans;
+}
+
+async function turn(key, waiter, partOfAPoll) {
+  const held = await redlock.acquire([key], TTL_MS);
+  const taken = waiter.acquire([key], TTL_MS).then(async (awaited) => {
+    const at = process.hrtime.bigint();
+    await awaited.release();
+    return at;
+  });
+  // Each turn at another moment between two polls: always at the same one, it would be that moment that is timed.
+  const pollMaxMs = waiter.settings.retryDelay + waiter.settings.retryJitter;
+  await sleep(UNTIL_IT_WAITS_MS + pollMaxMs * partOfAPoll);
+  const began = process.hrtime.bigint();
+  await held.release();
+  return (await taken) - began;
 }
 
 async function obey(verb, key, ...words) {
@@ -73,6 +111,10 @@ async function obey(verb, key, ...words) {
       return (await extend(key, Number(words[0]))) ? "ok" : "lost";
     case "hammer":
       return `done ${await hammer(key, words[0], Number(words[1]))}`;
+    case "pairs":
+      return `spent ${await pairs(key, Number(words[0]))}`;
+    case "turns":
+      return `spent ${(await turns(key, Number(words[0]))).join(" ")}`;
     default:
       throw new Error(`no such command: ${verb}`);
   }

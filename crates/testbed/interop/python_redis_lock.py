@@ -14,10 +14,14 @@ def whole_seconds(ms):
 
 class PythonRedisLock:
     def __init__(self, url):
-        # It blocks in the server for as long as a lock lives; a limit on the socket would cut that short.
-        self.client = redis.Redis.from_url(url, socket_timeout=None)
+        self.url = url
+        self.client = self.connect()
         self.client.ping()
         self.locks = {}
+
+    def connect(self):
+        # It blocks in the server for as long as a lock lives; a limit on the socket would cut that short.
+        return redis.Redis.from_url(self.url, socket_timeout=None)
 
     def lock(self, key, ttl_ms, timeout_ms):
         expire = whole_seconds(ttl_ms)
@@ -44,6 +48,27 @@ class PythonRedisLock:
             return True
         except redis_lock.NotAcquired:
             return False
+
+    def pairs(self, key, times):
+        return driver.pairs(timed(self.client, key), times)
+
+    def turns(self, key, times):
+        with self.connect() as other:
+            waiter = other.client_id()
+
+            def until_it_waits():
+                # The server's letter for whoever is in a call that blocks.
+                while "b" not in self.client.client_list(client_id=[waiter])[0]["flags"]:
+                    pass
+
+            def turn(key):
+                return driver.turn(timed(self.client, key), timed(other, key), until_it_waits)
+
+            return [turn(f"{key}-{nth}") for nth in range(times)]
+
+
+def timed(client, key):
+    return redis_lock.Lock(client, key, expire=whole_seconds(driver.TTL_MS))
 
 
 driver.serve(PythonRedisLock(sys.argv[1]))
