@@ -1,7 +1,5 @@
 //! How many requests it takes.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use leasehold::{Locks, Mutex};
@@ -11,15 +9,11 @@ use crate::{TTL, connect, connect_for, soon, timer, until_waiting};
 
 /// How many messages the server has got for these methods so far.
 fn asked(server: &Server, methods: &[&str]) -> u64 {
-    let mut http = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut page = String::new();
-    http.read_to_string(&mut page).unwrap();
-    let counts = page.lines().filter(|line| {
-        line.starts_with("grpc_server_msg_received_total")
-            && methods.iter().any(|method| line.contains(&format!("grpc_method=\"{method}\"")))
+    let counted = server.counted(|counter| {
+        counter.starts_with("grpc_server_msg_received_total")
+            && methods.iter().any(|method| counter.contains(&format!("grpc_method=\"{method}\"")))
     });
-    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
+    counted.expect("the server can be reached")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! One member of an etcd cluster, and the programs that ask it things.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Deref;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -83,6 +83,16 @@ impl Server {
         let mut command = self.etcdctl();
         command.args(words);
         process::output(command, PATIENCE).map(|answer| answer.trim_end().to_owned())
+    }
+
+    /// The sum of those of its counters whose lines, names and labels, are wanted. Nothing if it cannot be reached.
+    pub fn counted(&self, wanted: impl Fn(&str) -> bool) -> Option<u64> {
+        let mut http = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())).ok()?;
+        http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut page = String::new();
+        http.read_to_string(&mut page).ok()?;
+        let counters = page.lines().filter_map(|line| line.rsplit_once(' ')).filter(|(counter, _)| wanted(counter));
+        Some(counters.filter_map(|(_, count)| count.parse::<f64>().ok()).sum::<f64>() as u64)
     }
 
     /// An `etcdctl` that goes on, such as `lock` or `elect`.

@@ -1,0 +1,131 @@
+//! How long it takes from a release to the next holder, and what that costs the store.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use leasehold::clock::{Clock, Moment, Timer};
+
+use super::Bench;
+use crate::contender::{Connect, Contender, Place, Rival};
+use crate::sample::{Work, percentile};
+
+/// What a waiter needs until it waits, on a store that does not tell. A little more each time, so that nobody who polls is
+/// met in step.
+const UNTIL_IT_WAITS: Duration = Duration::from_millis(8);
+const MORE_EACH_TIME: Duration = Duration::from_micros(370);
+
+/// A client holds, another waits.
+pub(super) async fn turns(bench: &mut Bench<'_>, rivals: &mut [Rival]) {
+    let mut others = Vec::new();
+    for rival in rivals.iter() {
+        others.push(match rival.client() {
+            Some((_, connect)) => Some(connect().await),
+            None => None,
+        });
+    }
+    for round in 0..bench.plan.rounds {
+        for (rival, other) in rivals.iter_mut().zip(&others) {
+            bench.progress(Work::HandOver, rival.name, 1);
+            let spans = match (&mut rival.place, other) {
+                (Place::Here(one, _), Some(other)) => {
+                    let mut spans = Vec::new();
+                    for nth in 0..bench.plan.turns {
+                        spans.push(turn(&**one, &**other, &format!("turn-{round}-{nth}"), nth).await);
+                    }
+                    spans
+                }
+                (Place::Elsewhere(peer, prefix), _) => {
+                    let key = format!("{prefix}turn-{round}");
+                    tokio::task::block_in_place(|| peer.turns(&key, bench.plan.turns)).expect("timed")
+                }
+                (Place::Here(..), None) => continue,
+            };
+            let micros = micros(spans);
+            bench.add(Work::HandOver, rival.name, 1, percentile(&micros, 50));
+            bench.add(Work::HandOverTail, rival.name, 1, percentile(&micros, 99));
+        }
+    }
+}
+
+async fn turn(one: &dyn Contender, other: &dyn Contender, key: &str, nth: usize) -> Duration {
+    let clock = Clock::boot();
+    let (mut held, mut awaited) = (one.lock(key), other.lock(key));
+    held.take().await;
+    let clock_of_next = clock.clone();
+    let waiter = tokio::spawn(async move {
+        awaited.take().await;
+        let at = clock_of_next.now();
+        awaited.give().await;
+        at
+    });
+    let pause = UNTIL_IT_WAITS + MORE_EACH_TIME * (nth % 27) as u32;
+    Timer::on_callers_runtime(clock.clone()).sleep(pause).await;
+    let began = clock.now();
+    held.give().await;
+    began.until(waiter.await.expect("no panic"))
+}
+
+/// So many tasks of two clients that come back as soon as they were served: a line that stays as long as it is.
+pub(super) async fn lines(bench: &mut Bench<'_>, ours: &Rival) {
+    let Some((_, connect)) = ours.client() else { return };
+    for waiters in bench.plan.waiters.iter().copied() {
+        let (clock, mut rounds) = (Clock::boot(), 0);
+        let began = clock.now();
+        while rounds < bench.plan.rounds && began.until(clock.now()) < bench.plan.step_max {
+            rounds += 1;
+            bench.progress(Work::HandOver, ours.name, waiters);
+            let (spans, requests) = line(bench, connect, waiters).await;
+            let micros = micros(spans);
+            bench.add(Work::HandOver, ours.name, waiters, percentile(&micros, 50));
+            bench.add(Work::HandOverTail, ours.name, waiters, percentile(&micros, 99));
+            if let Some(requests) = requests {
+                bench.add(Work::HandOverRequests, ours.name, waiters, requests);
+            }
+        }
+        // Ten times as many would take more than ten times as long.
+        if began.until(clock.now()) / rounds as u32 > bench.plan.step_max / 10 {
+            bench.note(&format!("no more than {waiters} waiters: more would take too long"));
+            return;
+        }
+    }
+}
+
+/// Spans, and requests for each.
+async fn line(bench: &Bench<'_>, connect: &Connect, waiters: usize) -> (Vec<Duration>, Option<f64>) {
+    let clients = [connect().await, connect().await];
+    let times = bench.plan.hand_overs.div_ceil(waiters).max(2);
+    let released: Arc<Mutex<Option<Moment>>> = Arc::default();
+    let spans: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let counted = bench.requests();
+    let tasks: Vec<_> = (0..waiters)
+        .map(|nth| {
+            let mut lock = clients[nth % 2].lock(&format!("line-of-{waiters}"));
+            let (released, spans, clock) = (released.clone(), spans.clone(), Clock::boot());
+            tokio::spawn(async move {
+                for _ in 0..times {
+                    lock.take().await;
+                    let now = clock.now();
+                    if let Some(at) = locked(&released).take() {
+                        locked(&spans).push(at.until(now));
+                    }
+                    *locked(&released) = Some(clock.now());
+                    lock.give().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    let requests = counted.since(bench).map(|requests| requests / (times * waiters) as f64);
+    let spans = std::mem::take(&mut *locked(&spans));
+    (spans, requests)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn micros(spans: Vec<Duration>) -> Vec<f64> {
+    spans.into_iter().map(|span| span.as_secs_f64() * 1e6).collect()
+}
