@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 
 use crate::backend::Notice;
 
-/// How many notices a keeper may fall behind before it misses some. Renewals tell the same.
+/// How many notices a keeper may fall behind before it misses some. It is told that it did, and asks about everything.
 const BACKLOG: usize = 1024;
 
 /// Where notices are posted, and from where every keeper picks out those of its own entries.
@@ -23,14 +23,28 @@ impl NoticeBoard {
     }
 
     pub(super) fn follow(&self) -> BoxStream<'static, Notice> {
-        Box::pin(stream::unfold(self.0.subscribe(), async |mut notices| {
-            loop {
-                match notices.recv().await {
-                    Ok(notice) => return Some((notice, notices)),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                }
-            }
+        Box::pin(stream::unfold(self.0.subscribe(), async |mut notices| match notices.recv().await {
+            Ok(notice) => Some((notice, notices)),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some((Notice::Shaken, notices)),
+            Err(broadcast::error::RecvError::Closed) => None,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt as _, StreamExt as _};
+
+    use super::*;
+    use crate::backend::EntryId;
+
+    #[test]
+    fn a_keeper_that_missed_notices_is_told_to_doubt_everything() {
+        let board = NoticeBoard::new();
+        let mut followed = board.follow();
+        let notice = |nth: usize| Notice::Gone(EntryId(nth as u128));
+        (0..=BACKLOG).for_each(|nth| board.post(notice(nth)));
+        let mut next = || followed.next().now_or_never().flatten();
+        assert_eq!((next(), next()), (Some(Notice::Shaken), Some(notice(1))));
     }
 }

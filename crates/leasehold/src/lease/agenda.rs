@@ -1,11 +1,12 @@
 //! What the keeper has to do and when: which leases to renew next, which deadlines end a belief. No clock, no I/O.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::backend::{Notice, Renewal};
+use crate::backend::{EntryId, Notice, Renewal};
 use crate::clock::Moment;
 use crate::lease::deadline;
 use crate::lease::hold::{Hold, Loss, State};
@@ -17,6 +18,8 @@ use crate::lease::hold::{Hold, Loss, State};
 #[derive(Debug)]
 pub(crate) struct Agenda {
     seats: BTreeMap<(Moment, u64), Kept>,
+    /// The same, by what the store calls them: when a session ends, it says something of each of them.
+    by_entry: HashMap<EntryId, Arc<Hold>>,
     last_number: u64,
     /// Until when the keeper sleeps. Whoever takes an earlier seat has to wake it.
     asleep_until: Moment,
@@ -40,7 +43,7 @@ pub(crate) struct Due {
 
 impl Agenda {
     pub(crate) fn new() -> Self {
-        Self { seats: BTreeMap::new(), last_number: 0, asleep_until: Moment::FAR }
+        Self { seats: BTreeMap::new(), by_entry: HashMap::new(), last_number: 0, asleep_until: Moment::FAR }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -51,6 +54,7 @@ impl Agenda {
     pub(crate) fn seat(&mut self, hold: Arc<Hold>, due: Moment) -> bool {
         self.last_number += 1;
         hold.seat.number.store(self.last_number, Relaxed);
+        self.by_entry.insert(hold.place.entry, hold.clone());
         self.place(Kept { hold, under_way: false, failures: 0 }, due);
         let must_wake = due < self.asleep_until;
         self.asleep_until = due.min(self.asleep_until);
@@ -70,7 +74,7 @@ impl Agenda {
     /// Stops keeping a lease, if it was kept.
     pub(crate) fn unseat(&mut self, hold: &Hold) -> bool {
         let taken = self.take(hold).is_some();
-        hold.seat.number.store(0, Relaxed);
+        self.dismiss(hold);
         taken
     }
 
@@ -91,7 +95,7 @@ impl Agenda {
             }
             let mut kept = first.remove();
             let Some(deadline) = kept.hold.deadline().filter(|deadline| now < *deadline) else {
-                kept.hold.seat.number.store(0, Relaxed);
+                self.dismiss(&kept.hold);
                 // Asking makes the loss final, and tells whoever waits for it.
                 if let State::Lost(Loss::Expired) = kept.hold.state(now) {
                     due.expired.push(kept.hold);
@@ -140,17 +144,16 @@ impl Agenda {
         };
         match due {
             Some(due) => self.place(kept, due),
-            None => hold.seat.number.store(0, Relaxed),
+            None => self.dismiss(hold),
         }
     }
 
-    /// The store says something of an entry that nobody asked about. Rare enough to look for it among all.
+    /// The store says something of an entry that nobody asked about.
     pub(crate) fn hear(&mut self, now: Moment, notice: Notice) {
         let (Notice::Gone(entry) | Notice::YieldAsked(entry)) = notice else {
             return self.doubt_all(now);
         };
-        let Some(hold) = self.seats.values().map(|kept| &kept.hold).find(|hold| hold.place.entry == entry).cloned()
-        else {
+        let Some(hold) = self.by_entry.get(&entry).cloned() else {
             return; // not ours, or left meanwhile
         };
         match notice {
@@ -179,6 +182,7 @@ impl Agenda {
 
     /// Nobody will renew any of it any more.
     pub(crate) fn abandon_all(&mut self) {
+        self.by_entry.clear();
         for kept in std::mem::take(&mut self.seats).into_values() {
             kept.hold.lose(Loss::Abandoned);
         }
@@ -188,6 +192,16 @@ impl Agenda {
         let seat = &kept.hold.seat;
         seat.due.store(due.as_nanos(), Relaxed);
         self.seats.insert((due, seat.number.load(Relaxed)), kept);
+    }
+
+    /// It has no seat any more. Another may have come for the same entry meanwhile.
+    fn dismiss(&mut self, hold: &Hold) {
+        hold.seat.number.store(0, Relaxed);
+        if let Entry::Occupied(kept) = self.by_entry.entry(hold.place.entry)
+            && std::ptr::eq(&**kept.get(), hold)
+        {
+            kept.remove();
+        }
     }
 
     fn take(&mut self, hold: &Hold) -> Option<Kept> {
