@@ -1,11 +1,14 @@
 //! The store on MySQL and MariaDB: fair and fenced, on the server's clock. The server cannot tell anybody anything, so those
 //! who wait are asked about, all of one client together.
 //!
-//! Every verb is one call of a procedure of ours: it happens entirely or not at all, and commits once. Trips: one to enter,
-//! one to leave, one for a few hundred renewals.
+//! A lock that nobody has is taken by one INSERT, and given back by one DELETE. Where others are in line, and for everything
+//! else, a verb is one call of a procedure of ours. Either happens entirely or not at all, and commits once. Trips: one to enter,
+//! one to leave, one for a few hundred renewals; and one more for whoever finds a line where there was none, or had none behind
+//! it when it came.
 
 mod address;
 mod checkup;
+mod crowds;
 mod fault;
 mod pool;
 mod reply;
@@ -37,6 +40,7 @@ use crate::error::Result;
 use crate::key::{Key, Namespace};
 
 use checkup::Health;
+use crowds::Crowds;
 use pool::{Answer, Pool, Question};
 use schema::Prefix;
 
@@ -59,11 +63,14 @@ struct Shared {
     io: IoThread,
     pool: Arc<Pool>,
     waiters: Arc<Waiters>,
+    crowds: Crowds,
     calls: Calls,
 }
 
 /// What is called, with the prefix in it.
 struct Calls {
+    enter_alone: String,
+    leave_alone: String,
     enter: String,
     leave: String,
     ask_to_yield: String,
@@ -107,7 +114,7 @@ impl MySql {
         for finding in health.findings().iter().filter(|finding| finding.verdict == Verdict::Fault) {
             tracing::warn!(target: "leasehold::mysql", store = %name, "{finding}");
         }
-        Ok(Self { shared: Arc::new(Shared { name, io, pool, waiters, calls }) })
+        Ok(Self { shared: Arc::new(Shared { name, io, pool, waiters, crowds: Crowds::default(), calls }) })
     }
 }
 
@@ -176,15 +183,15 @@ fn standing_of(table: &str, entries: &[EntryId]) -> Question {
     let ids = ids(entries);
     let has_fewer_ahead = |count: u32| {
         format!(
-            "(SELECT a.ticket FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket \
-             AND NOT a.holds ORDER BY a.ticket LIMIT {}, 1) IS NULL",
+            "(SELECT a.slot FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name AND a.slot < e.slot \
+             AND NOT a.holds ORDER BY a.slot LIMIT {}, 1) IS NULL",
             count - 1
         )
     };
     Question::Plain(vec![format!(
         "SELECT e.entry, e.ticket, e.holds, CASE WHEN {} THEN 1 WHEN {} THEN 4 WHEN {} THEN 16 ELSE 64 END AS ahead, \
          COALESCE((SELECT a.ticket FROM {table} a WHERE a.namespace = e.namespace AND a.name = e.name \
-         AND a.expires_at > UTC_TIMESTAMP(6) ORDER BY a.ticket LIMIT 1), e.ticket) AS first \
+         AND a.expires_at > UTC_TIMESTAMP(6) ORDER BY a.slot LIMIT 1), e.ticket) AS first \
          FROM {table} e WHERE e.entry IN ({ids})",
         has_fewer_ahead(1),
         has_fewer_ahead(4),
@@ -195,6 +202,19 @@ fn standing_of(table: &str, entries: &[EntryId]) -> Question {
 impl Calls {
     fn with_prefix(prefix: &Prefix) -> Self {
         Self {
+            // The values are there before the row is written, and it is counted with the writing: whoever has a ticket had the
+            // line locked before. Without the locked row there would be no slot, which is an error.
+            enter_alone: prefix.named(
+                "INSERT INTO leasehold_entry (namespace, name, slot, entry, weight, capacity, holds, alone, owner, host, pid, \
+                 value, entered_at, expires_at) VALUES (?, ?, (SELECT 0 FROM leasehold_shard \
+                 WHERE id = CRC32(CONCAT(?, '/', ?)) MOD 1024 FOR UPDATE), ?, ?, ?, TRUE, TRUE, ?, ?, ?, ?, UTC_TIMESTAMP(6), \
+                 DATE_ADD(UTC_TIMESTAMP(6), INTERVAL ? MICROSECOND))",
+            ),
+            // Time as of when the statement came: as long as the entry is there, and alone, nobody else has been let in.
+            leave_alone: prefix.named(
+                "DELETE FROM leasehold_entry WHERE namespace = ? AND name = ? AND entry = ? AND alone \
+                 AND expires_at > UTC_TIMESTAMP(6)",
+            ),
             enter: prefix.named("CALL leasehold_enter(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
             leave: prefix.named("CALL leasehold_leave(?, ?, ?)"),
             ask_to_yield: prefix.named("CALL leasehold_ask_to_yield(?, ?, ?)"),
@@ -211,6 +231,55 @@ impl Shared {
     /// One call, done to its end once begun.
     async fn call(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
         Ok(self.ask(Question::Call(statement.into(), values)).await?.rows)
+    }
+
+    /// What becomes of the first question, if it changes anything, and otherwise of the second. Both are asked to their end once
+    /// begun: whoever has found that it is not alone must not be left there.
+    async fn ask_in_turn(&self, alone: Option<Question>, otherwise: Question) -> Result<Answer> {
+        let pool = self.pool.clone();
+        let asking = async move {
+            if let Some(alone) = alone {
+                let answer = pool.ask(alone).await?;
+                if answer.changed > 0 {
+                    return Ok(answer);
+                }
+            }
+            pool.ask(otherwise).await
+        };
+        self.io.run(asking).await
+    }
+
+    /// Takes a lock that nobody has, or waits for. Nothing is changed if somebody does.
+    fn enter_alone(&self, request: &Request) -> Question {
+        let Request { place, claim, terms, note, .. } = request;
+        let (weight, capacity) = columns(*claim);
+        let (namespace, name) = (place.key.namespace().as_str(), place.key.name());
+        let values = vec![
+            namespace.into(),
+            name.into(),
+            namespace.into(),
+            name.into(),
+            place.entry.0.to_be_bytes()[..].into(),
+            weight.into(),
+            capacity.into(),
+            note.owner.as_bytes().into(),
+            note.host.as_bytes().into(),
+            note.pid.into(),
+            note.value.as_deref().map_or(Value::NULL, Into::into),
+            micros(terms.holding).into(),
+        ];
+        Question::Change(self.calls.enter_alone.clone(), values)
+    }
+
+    /// Gives a lock back for which nobody waits. Nothing is changed if somebody does.
+    fn leave_alone(&self, place: &Place) -> Question {
+        Question::Change(self.calls.leave_alone.clone(), place_values(place))
+    }
+
+    /// Whether it is worth a try to enter or leave as somebody who is alone. In the layout of Spring there are rows to be seen
+    /// to.
+    fn may_be_alone(&self, key: &Key) -> bool {
+        !self.is_spring() && !self.crowds.is_one_at(key)
     }
 
     async fn ask(&self, question: Question) -> Result<Answer> {
@@ -343,8 +412,16 @@ impl Backend for MySql {
                 note.value.as_deref().map_or(Value::NULL, Into::into),
                 LINE_MAX.into(),
             ]);
-            let rows = shared.call(&shared.calls.enter, values).await;
-            let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request));
+            let alone = (!returns && shared.may_be_alone(&place.key)).then(|| shared.enter_alone(request));
+            let answer = shared.ask_in_turn(alone, Question::Call(shared.calls.enter.clone(), values)).await;
+            let standing = answer.and_then(|answer| {
+                if answer.changed > 0 {
+                    return reply::alone(&answer, request);
+                }
+                let row = reply::only(&answer.rows)?;
+                shared.crowds.note(&place.key, reply::column(row, "crowded")?);
+                reply::standing(row, request)
+            });
             match standing {
                 Ok(Standing::Waiting { .. }) => shared.waiters.is_in_line(place.entry),
                 Ok(Standing::Refused { recheck_in, .. }) if !returns => {
@@ -367,11 +444,19 @@ impl Backend for MySql {
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
         Box::pin(async {
-            self.shared.waiters.forget(place.entry);
-            let rows = self.shared.call(&self.shared.calls.leave, place_values(place)).await?;
+            let shared = &self.shared;
+            shared.waiters.forget(place.entry);
+            let alone = shared.may_be_alone(&place.key).then(|| shared.leave_alone(place));
+            let otherwise = Question::Call(shared.calls.leave.clone(), place_values(place));
+            let answer = shared.ask_in_turn(alone, otherwise).await?;
+            if answer.changed > 0 {
+                return Ok(Departure::WasHolding);
+            }
             // Whoever is next may be one of ours.
-            self.shared.waiters.stirred.notify_one();
-            reply::departure(reply::only(&rows)?)
+            shared.waiters.stirred.notify_one();
+            let row = reply::only(&answer.rows)?;
+            shared.crowds.note(&place.key, reply::column(row, "crowded")?);
+            reply::departure(row)
         })
     }
 

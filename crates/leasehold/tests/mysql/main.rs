@@ -1,5 +1,6 @@
 //! The store on MySQL and MariaDB, on real servers with real faults.
 
+mod alone;
 #[path = "../database/mod.rs"]
 mod database;
 mod spring;
@@ -75,12 +76,15 @@ async fn tables_that_many_clients_make_at_once_are_made_once_under_the_prefix_of
     let clients = soon("they connect", clients.join_all()).await;
     let guard = clients[0].mutex("k").unwrap().lock().await.unwrap();
     assert!(clients[9].mutex("k").unwrap().try_lock().await.unwrap().is_none());
-    assert_eq!(server.sql("SELECT version FROM locks_2_store"), "1");
+    assert_eq!(server.sql("SELECT version FROM locks_2_store"), "2");
     guard.release().await.unwrap();
-    server.sql("UPDATE locks_2_store SET version = 2");
+    server.sql("UPDATE locks_2_store SET version = 3");
     let refused = Locks::builder(&url).connect().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unusable);
-    assert!(refused.to_string().contains("layout 2"), "{refused}");
+    assert!(refused.to_string().contains("layout 3"), "{refused}");
+    server.sql("UPDATE locks_2_store SET version = 1");
+    let refused = Locks::builder(&url).connect().await.unwrap_err();
+    assert!(refused.to_string().contains("never released"), "{refused}");
 }
 
 /// The statements of the page, for a user by the name of `app`.
@@ -307,8 +311,8 @@ async fn a_lock_among_a_hundred_thousand_others_is_found_by_an_index() {
     let server = Server::start().unwrap();
     let locks = connect(&server.url()).await;
     server.sql(
-        "INSERT INTO leasehold_entry (namespace, name, ticket, entry, weight, capacity, holds, owner, host, pid, entered_at, \
-         expires_at) SELECT 'lock', CONCAT('key-', seq), seq, UNHEX(LPAD(HEX(seq), 32, '0')), 4294967296, 4294967296, TRUE, 'o', \
+        "INSERT INTO leasehold_entry (namespace, name, slot, entry, weight, capacity, holds, owner, host, pid, entered_at, \
+         expires_at) SELECT 'lock', CONCAT('key-', seq), 0, UNHEX(LPAD(HEX(seq), 32, '0')), 4294967296, 4294967296, TRUE, 'o', \
          'h', 1, UTC_TIMESTAMP(6), DATE_ADD(UTC_TIMESTAMP(6), INTERVAL 1 HOUR) FROM seq_1_to_100000",
     );
     let rows_read = || -> u64 {

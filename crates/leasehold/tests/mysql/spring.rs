@@ -23,8 +23,8 @@ impl Database for Shop {
     const LEASE_END: &'static str = "expires_at";
     const OVER: &'static str = "expires_at = UTC_TIMESTAMP(6)";
     const LONGER: &'static str = "expires_at = DATE_ADD(expires_at, INTERVAL 20 SECOND)";
-    const DYING: &'static str = "INSERT INTO leasehold_spring_entry (namespace, name, ticket, entry, weight, capacity, holds, \
-        owner, host, pid, entered_at, expires_at, row_key, row_owner) VALUES ('lock', 'k', 1, \
+    const DYING: &'static str = "INSERT INTO leasehold_spring_entry (namespace, name, slot, entry, weight, capacity, holds, \
+        owner, host, pid, entered_at, expires_at, row_key, row_owner) VALUES ('lock', 'k', 0, \
         x'0123456789abcdef0123456789abcdef', 4294967296, 4294967296, FALSE, '', '', 0, UTC_TIMESTAMP(6), \
         DATE_ADD(UTC_TIMESTAMP(6), INTERVAL 1 SECOND), '', '')";
     const RENEW: &'static str = "CALL leasehold_spring_renew_rows((SELECT CONCAT('x', QUOTE(HEX(entry))) FROM leasehold_spring_entry), 90000000)";

@@ -8,7 +8,7 @@ use crate::key::Escaped;
 /// A request failed that had been sent, or may have been.
 pub(super) fn of_request(error: &MyError) -> Error {
     match error {
-        // A procedure that fails undoes what it did. One whose session is ended may have been done before.
+        // A procedure or statement that fails undoes what it did. One whose session is ended may have been done before.
         MyError::Server(complaint) if is_break(error) || is_late(complaint.code) => {
             of_server(complaint).with_unknown_fate()
         }
@@ -36,6 +36,11 @@ pub(super) fn is_break(error: &MyError) -> bool {
 /// Whether two transactions got into each other's way, and the server undid this one.
 pub(super) fn is_collision(error: &MyError) -> bool {
     matches!(error, MyError::Server(complaint) if matches!(complaint.code, 1205 | 1213))
+}
+
+/// A row was to be inserted, and there is one with its key: nothing has happened.
+pub(super) fn is_there_already(error: &MyError) -> bool {
+    matches!(error, MyError::Server(complaint) if complaint.code == 1062)
 }
 
 /// There is no such table or procedure.

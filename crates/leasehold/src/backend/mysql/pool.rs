@@ -57,16 +57,21 @@ struct State {
 pub(super) enum Question {
     /// A statement with values for its question marks, and the rows of its first result.
     Call(String, Vec<Value>),
+    /// A statement with values for its question marks, and what it has changed. That is nothing if it would write what is
+    /// there already.
+    Change(String, Vec<Value>),
     /// Statements without values, one after the other, and the rows of the last.
     Plain(Vec<String>),
 }
 
 /// What is answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
-    /// How many rows plain statements have changed.
+    /// How many rows a change, or plain statements, have changed.
     pub(super) changed: u64,
+    /// What the server has counted for a row that was inserted.
+    pub(super) counted: Option<u64>,
 }
 
 /// Why there are no rows.
@@ -291,10 +296,19 @@ impl Drop for Wanting<'_> {
 }
 
 async fn put(conn: &mut Conn, question: &Question) -> std::result::Result<Answer, MyError> {
-    let mut answer = Answer { rows: Vec::new(), changed: 0 };
+    let mut answer = Answer::default();
     match question {
         Question::Call(statement, values) => {
             answer.rows = conn.exec(statement, Params::Positional(values.clone())).await?;
+        }
+        Question::Change(statement, values) => {
+            match conn.exec_drop(statement, Params::Positional(values.clone())).await {
+                Err(error) if fault::is_there_already(&error) => {}
+                done => {
+                    done?;
+                    (answer.changed, answer.counted) = (conn.affected_rows(), conn.last_insert_id());
+                }
+            }
         }
         Question::Plain(statements) => {
             for statement in statements {

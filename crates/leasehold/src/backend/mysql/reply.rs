@@ -6,6 +6,7 @@ use std::time::Duration;
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 
+use super::pool::Answer;
 use crate::backend::sql::polling::Stand;
 use crate::backend::sql::waiters::gone;
 use crate::backend::sql::{self, protocol, recheck_in, span};
@@ -31,21 +32,29 @@ pub(super) fn only(rows: &[Row]) -> Result<&Row> {
     }
 }
 
+/// An entry was inserted where there was no line.
+pub(super) fn alone(answer: &Answer, request: &Request) -> Result<Standing> {
+    let counted = answer.counted.ok_or_else(|| protocol("a row was inserted, and not counted"))?;
+    let ticket = sql::ticket(i64::try_from(counted).unwrap_or(-1))?;
+    Ok(holding(ticket, request))
+}
+
+fn holding(ticket: Ticket, Request { place, claim, terms, .. }: &Request) -> Standing {
+    let lease = Lease { id: LeaseId::Entry(place.clone()), ttl: terms.holding };
+    Standing::Holding { ticket, token: sql::token(*claim, ticket), lease }
+}
+
 /// A row of `enter`. Who holds a key that was refused is to be asked.
 pub(super) fn standing(row: &Row, request: &Request) -> Result<Standing> {
     let Request { place, claim, terms, .. } = request;
     let soonest = || column::<Option<i64>>(row, "soonest_us").map(|left| left.map_or(Duration::MAX, span));
-    let lease = |ttl| Lease { id: LeaseId::Entry(place.clone()), ttl };
     let standing: String = column(row, "standing")?;
     match &*standing {
-        "holding" => {
-            let ticket = sql::ticket(column(row, "ticket")?)?;
-            Ok(Standing::Holding { ticket, token: sql::token(*claim, ticket), lease: lease(terms.holding) })
-        }
+        "holding" => Ok(holding(sql::ticket(column(row, "ticket")?)?, request)),
         "waiting" => {
             let (ahead, holders) = (count(row, "ahead")?, count(row, "holders")?);
             let recheck_in = recheck_in(ahead, holders, soonest()?, true);
-            let lease = Some(lease(terms.waiting));
+            let lease = Some(Lease { id: LeaseId::Entry(place.clone()), ttl: terms.waiting });
             Ok(Standing::Waiting { ahead: Some(ahead), lease, seen: Version(0), recheck_in })
         }
         "refused" => Ok(Standing::Refused { held_by: Vec::new(), recheck_in: recheck_in(1, 1, soonest()?, false) }),

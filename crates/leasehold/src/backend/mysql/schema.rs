@@ -9,8 +9,9 @@ use super::fault;
 use crate::backend::sql::spring::{Layout, Spring};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What this program writes. Tables with a larger number were made by a newer one.
-const VERSION: i32 = 1;
+/// What this program writes. Tables with a larger number were made by a newer one, and those with a smaller one before the
+/// first release.
+const VERSION: i32 = 2;
 
 const TABLES: &str = include_str!("schema.sql");
 
@@ -128,6 +129,10 @@ impl Prefix {
                     "the tables with the prefix {self} have another ?layout= than this client: name another ?prefix="
                 )
             }
+            Ok(Some(older)) if older < known => format!(
+                "the tables with the prefix {self} have layout {older}, which was never released: drop them and their \
+                 procedures, or name another ?prefix="
+            ),
             Ok(Some(other)) => format!(
                 "the tables have layout {other}, and this program knows {known} at most: use the newer program here too"
             ),

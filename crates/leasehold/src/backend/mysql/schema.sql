@@ -10,29 +10,39 @@ CREATE TABLE IF NOT EXISTS leasehold_store (
     swept_at DATETIME(6) NOT NULL
 ) ENGINE = InnoDB;
 
--- Whoever changes a line locks one of these rows first. There is none for each key: a row that is made with the first entry
--- and deleted with the last would be written twice as often as the entries, and an empty line could not be locked. Tickets
--- are counted here, and thereby in the order of grants; they are fencing tokens, and must never repeat.
+-- Whoever joins a line locks one of these rows first, and so does whoever lets others in. There is none for each key: a row that
+-- is made with the first entry and deleted with the last would be written twice as often as the entries, and an empty line could
+-- not be locked. They are never written.
 CREATE TABLE IF NOT EXISTS leasehold_shard (
-    id SMALLINT NOT NULL PRIMARY KEY,
-    ticket BIGINT NOT NULL
+    id SMALLINT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;
 
 -- A place in line. Names, and what a holder says of itself, are bytes: nothing is folded or trimmed.
 --
--- The line of a key is read in ticket order and no further than the first that does not hold, so that is the primary key:
+-- The first in line has slot 0, and everybody else a higher one than those before it. So a lock is taken that nobody has, or waits
+-- for, by one INSERT with slot 0: it fails if there is a line. The first that is left moves to that slot in the transaction which
+-- takes away the one before it. Slots are in the order of tickets, and the line is read in their order, no further than the first
+-- that does not hold:
 --   entry  range  PRIMARY  const,const  (Using index condition)
 -- and entries are renewed by their ids:
 --   entry  range  entry_by_id
 -- Nothing that a renewal changes is in an index. All times are UTC.
+--
+-- Whoever is alone in its line gives its lock back by one DELETE, and locks no line for it: there is nobody to let in. So whoever
+-- joins takes that mark away first. Either it finds the entry gone, or the entry cannot go any more without letting it in.
+--
+-- Tickets are counted by the table, in an INSERT that has locked the line, and thereby in the order of grants. They are fencing
+-- tokens, and must never repeat: the counter outlives its rows and the server, but not a TRUNCATE of the table.
 CREATE TABLE IF NOT EXISTS leasehold_entry (
     namespace VARBINARY(128) NOT NULL,
     name VARBINARY(512) NOT NULL,
-    ticket BIGINT NOT NULL,
+    slot BIGINT NOT NULL,
+    ticket BIGINT NOT NULL AUTO_INCREMENT,
     entry BINARY(16) NOT NULL,
     weight BIGINT NOT NULL,
     capacity BIGINT NOT NULL,
     holds BOOLEAN NOT NULL,
+    alone BOOLEAN NOT NULL DEFAULT FALSE,
     yield_asked BOOLEAN NOT NULL DEFAULT FALSE,
     owner VARBINARY(1024) NOT NULL,
     host VARBINARY(255) NOT NULL,
@@ -42,8 +52,9 @@ CREATE TABLE IF NOT EXISTS leasehold_entry (
     expires_at DATETIME(6) NOT NULL,
 --[spring]     row_key CHAR(36) CHARACTER SET ascii NOT NULL, -- where its row is, and what stands in it
 --[spring]     row_owner CHAR(36) CHARACTER SET ascii NOT NULL,
-    PRIMARY KEY (namespace, name, ticket),
-    UNIQUE KEY entry_by_id (entry)
+    PRIMARY KEY (namespace, name, slot),
+    UNIQUE KEY entry_by_id (entry),
+    KEY entry_by_ticket (ticket) -- which the counter needs
 ) ENGINE = InnoDB;
 
 DELIMITER //
@@ -51,7 +62,7 @@ DELIMITER //
 --[spring.sql]
 DROP PROCEDURE IF EXISTS leasehold_settle //
 -- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over as
--- far as the first that does not fit, and lets the rest hold whose turn has come. Yields what the line has to give (null if
+-- far as the first that does not fit, lets the rest hold whose turn has come, and sees to it that the first has slot 0. Yields what the line has to give (null if
 -- nobody is in it), how much of that is left to whoever comes next (negative if somebody waits), how many hold, and when the
 -- first of their leases ends. Whoever calls it has locked the line.
 CREATE PROCEDURE leasehold_settle(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_now DATETIME(6),
@@ -59,32 +70,33 @@ CREATE PROCEDURE leasehold_settle(IN p_namespace VARBINARY(128), IN p_name VARBI
 SQL SECURITY INVOKER
 MODIFIES SQL DATA
 BEGIN
-    DECLARE v_ticket BIGINT DEFAULT 0;
+    DECLARE v_slot BIGINT DEFAULT -1;
+    DECLARE v_entry BINARY(16);
     DECLARE v_weight, v_capacity BIGINT;
     DECLARE v_holds BOOLEAN;
     DECLARE v_expires_at DATETIME(6);
---[spring]     DECLARE v_entry BINARY(16);
 --[spring]     DECLARE v_has BOOLEAN;
     DECLARE v_done BOOLEAN DEFAULT FALSE;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
     SET p_capacity = NULL, p_room = NULL, p_holders = 0, p_soonest = NULL;
     settling: LOOP
-        SELECT ticket, weight, capacity, holds, expires_at INTO v_ticket, v_weight, v_capacity, v_holds, v_expires_at
-        FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND ticket > v_ticket
-        ORDER BY ticket LIMIT 1;
+        SELECT slot, entry, weight, capacity, holds, expires_at
+        INTO v_slot, v_entry, v_weight, v_capacity, v_holds, v_expires_at
+        FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND slot > v_slot
+        ORDER BY slot LIMIT 1;
         IF v_done THEN
             LEAVE settling;
         END IF;
---[spring]         SELECT MAX(entry) INTO v_entry FROM leasehold_entry
---[spring]         WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket;
         IF v_expires_at <= p_now THEN
             -- Unless it was renewed since.
-            DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket
-                AND expires_at <= p_now;
+            DELETE FROM leasehold_entry WHERE entry = v_entry AND expires_at <= p_now;
             IF ROW_COUNT() = 1 THEN
 --[spring]                 CALL leasehold_pass_row(p_namespace, p_name, v_entry, p_now, v_has);
                 ITERATE settling;
             END IF;
+        END IF;
+        IF p_capacity IS NULL AND v_slot > 0 THEN
+            UPDATE leasehold_entry SET slot = 0 WHERE entry = v_entry;
         END IF;
 --[spring]         -- Whoever holds has the row. One that has lost it does not take it back; but it may not know, so that nobody of
 --[spring]         -- ours takes its place before it has left or its lease is over.
@@ -103,7 +115,7 @@ BEGIN
 --[spring]         IF NOT v_holds THEN
 --[spring]             -- Nobody moves the end of a lease any more whose row is about to say it.
 --[spring]             SELECT expires_at INTO v_expires_at FROM leasehold_entry
---[spring]             WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket FOR UPDATE;
+--[spring]             WHERE entry = v_entry FOR UPDATE;
 --[spring]             CALL leasehold_take_row(p_namespace, p_name, v_entry, p_now, v_expires_at, v_has);
 --[spring]             IF NOT v_has THEN
 --[spring]                 SET p_room = -1;
@@ -112,14 +124,14 @@ BEGIN
 --[spring]         END IF;
         SET p_holders = p_holders + 1, p_soonest = LEAST(COALESCE(p_soonest, v_expires_at), v_expires_at);
         IF NOT v_holds THEN
-            UPDATE leasehold_entry SET holds = TRUE
-            WHERE namespace = p_namespace AND name = p_name AND ticket = v_ticket;
+            UPDATE leasehold_entry SET holds = TRUE WHERE entry = v_entry;
         END IF;
     END LOOP;
 END //
 
 DROP PROCEDURE IF EXISTS leasehold_enter //
 -- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
+-- Crowded: whether anybody was in line.
 CREATE PROCEDURE leasehold_enter(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_entry BINARY(16),
     IN p_weight BIGINT, IN p_capacity BIGINT, IN p_queues BOOLEAN, IN p_returns BOOLEAN, IN p_holding_us BIGINT,
     IN p_waiting_us BIGINT, IN p_owner VARBINARY(1024), IN p_host VARBINARY(255), IN p_pid BIGINT,
@@ -129,7 +141,8 @@ MODIFIES SQL DATA
 BEGIN
     DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
     DECLARE v_now, v_soonest DATETIME(6);
-    DECLARE v_last, v_capacity, v_room, v_holders, v_ticket, v_ahead BIGINT;
+    DECLARE v_locked, v_capacity, v_room, v_holders, v_ticket, v_ahead BIGINT;
+    DECLARE v_slot BIGINT DEFAULT 0;
     DECLARE v_holds, v_fits BOOLEAN;
     DECLARE v_standing VARCHAR(10);
 --[spring]     DECLARE v_kept, v_ends BOOLEAN;
@@ -147,16 +160,21 @@ BEGIN
     -- A statement then sees what was committed before it began, and locks no gaps between keys.
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
-    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
-    IF v_last IS NULL THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    SELECT id INTO v_locked FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_locked IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: lines cannot be locked';
+    END IF;
+    -- Whoever may have to wait must be let in, so nobody before it goes unseen from here on. One that is just going is waited for.
+    IF p_queues AND NOT p_returns THEN
+        UPDATE leasehold_entry SET alone = FALSE
+        WHERE namespace = p_namespace AND name = p_name AND slot = 0 AND alone;
     END IF;
     -- Of this statement, which begins when the line is locked.
     SET v_now = UTC_TIMESTAMP(6);
     CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
     -- If nobody is in line we are not.
     IF v_capacity IS NOT NULL THEN
-        SELECT MAX(ticket), MAX(holds) INTO v_ticket, v_holds FROM leasehold_entry
+        SELECT MAX(ticket), MAX(slot), MAX(holds) INTO v_ticket, v_slot, v_holds FROM leasehold_entry
         WHERE entry = p_entry AND namespace = p_namespace AND name = p_name AND expires_at > v_now;
     END IF;
 --[spring]     IF v_ticket IS NOT NULL AND v_holds THEN
@@ -173,7 +191,7 @@ BEGIN
             DATE_ADD(v_now, INTERVAL IF(v_holds, p_holding_us, p_waiting_us) MICROSECOND)) WHERE entry = p_entry;
         IF NOT v_holds THEN
             SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
-            WHERE namespace = p_namespace AND name = p_name AND ticket < v_ticket AND expires_at > v_now;
+            WHERE namespace = p_namespace AND name = p_name AND slot < v_slot AND expires_at > v_now;
         END IF;
         SET v_standing = IF(v_holds, 'holding', 'waiting');
     ELSE
@@ -187,10 +205,15 @@ BEGIN
             WHEN v_capacity <> p_capacity THEN 'mismatch'
             WHEN NOT v_fits AND NOT p_queues THEN 'refused'
         END;
-        IF v_standing IS NULL AND NOT v_fits THEN
-            SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
-            WHERE namespace = p_namespace AND name = p_name AND expires_at > v_now;
-            IF v_ahead >= p_line_max THEN
+        IF v_standing IS NULL AND (v_capacity IS NOT NULL OR NOT v_fits) THEN
+            -- As above, and before slots are counted: somebody who is refused changes nothing, and has not come so far.
+            IF NOT p_queues THEN
+                UPDATE leasehold_entry SET alone = FALSE
+                WHERE namespace = p_namespace AND name = p_name AND slot = 0 AND alone;
+            END IF;
+            SELECT COALESCE(SUM(expires_at > v_now), 0), COALESCE(MAX(slot) + 1, 0) INTO v_ahead, v_slot
+            FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name;
+            IF NOT v_fits AND v_ahead >= p_line_max THEN
                 SET v_standing = 'full';
             END IF;
         END IF;
@@ -199,16 +222,16 @@ BEGIN
             IF v_room < 0 THEN
                 DELETE FROM leasehold_entry WHERE entry = p_entry;
             END IF;
-            SET v_ticket = v_last + 1;
-            UPDATE leasehold_shard SET ticket = v_ticket WHERE id = v_shard;
 --[spring]             CALL leasehold_row(p_namespace, p_name, v_key, v_region, v_ttl_us, v_ends);
 --[spring]             CALL leasehold_row_owner(p_entry, v_owner);
-            INSERT INTO leasehold_entry (namespace, name, ticket, entry, weight, capacity, holds, owner, host, pid, value,
+            INSERT INTO leasehold_entry (namespace, name, slot, entry, weight, capacity, holds, alone, owner, host, pid, value,
 --[spring]                 row_key, row_owner,
                 entered_at, expires_at)
-            VALUES (p_namespace, p_name, v_ticket, p_entry, p_weight, p_capacity, v_fits, p_owner, p_host, p_pid, p_value,
+            VALUES (p_namespace, p_name, v_slot, p_entry, p_weight, p_capacity, v_fits, v_fits AND v_capacity IS NULL, p_owner,
+                p_host, p_pid, p_value,
 --[spring]                 v_key, v_owner,
                 v_now, DATE_ADD(v_now, INTERVAL IF(v_fits, p_holding_us, p_waiting_us) MICROSECOND));
+            SET v_ticket = LAST_INSERT_ID();
             SET v_standing = IF(v_fits, 'holding', 'waiting');
         END IF;
     END IF;
@@ -224,18 +247,18 @@ BEGIN
 --[spring]     END IF;
     COMMIT;
     SELECT v_standing AS standing, v_ticket AS ticket, v_ahead AS ahead, v_holders AS holders,
-        TIMESTAMPDIFF(MICROSECOND, v_now, v_soonest) AS soonest_us, v_capacity AS capacity;
+        TIMESTAMPDIFF(MICROSECOND, v_now, v_soonest) AS soonest_us, v_capacity AS capacity, v_capacity IS NOT NULL AS crowded;
 END //
 
 DROP PROCEDURE IF EXISTS leasehold_leave //
--- Gives a place up. Standing: what it was: holding, waiting, gone.
+-- Gives a place up. Standing: what it was: holding, waiting, gone. Crowded: whether anybody else is in line.
 CREATE PROCEDURE leasehold_leave(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_entry BINARY(16))
 SQL SECURITY INVOKER
 MODIFIES SQL DATA
 BEGIN
     DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
     DECLARE v_now, v_soonest, v_expires_at DATETIME(6);
-    DECLARE v_last, v_capacity, v_room, v_holders BIGINT;
+    DECLARE v_locked, v_capacity, v_room, v_holders BIGINT;
     DECLARE v_holds BOOLEAN;
 --[spring]     DECLARE v_had BOOLEAN;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
@@ -245,15 +268,19 @@ BEGIN
     END;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
-    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
-    IF v_last IS NULL THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    SELECT id INTO v_locked FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_locked IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: lines cannot be locked';
     END IF;
     SET v_now = UTC_TIMESTAMP(6);
     SELECT MAX(holds), MAX(expires_at) INTO v_holds, v_expires_at FROM leasehold_entry
     WHERE entry = p_entry AND namespace = p_namespace AND name = p_name;
     IF v_holds IS NOT NULL THEN
         DELETE FROM leasehold_entry WHERE entry = p_entry;
+        -- One that was alone may have been given up since.
+        SET v_holds = IF(ROW_COUNT() = 1, v_holds, NULL);
+    END IF;
+    IF v_holds IS NOT NULL THEN
 --[spring]         CALL leasehold_pass_row(p_namespace, p_name, p_entry, v_now, v_had);
         CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
     END IF;
@@ -267,7 +294,7 @@ BEGIN
 --[spring]     END IF;
     COMMIT;
     SELECT CASE WHEN v_holds IS NULL OR v_expires_at <= v_now THEN 'gone' WHEN v_holds THEN 'holding' ELSE 'waiting' END
-        AS standing;
+        AS standing, v_capacity IS NOT NULL AS crowded;
 END //
 
 DROP PROCEDURE IF EXISTS leasehold_ask_to_yield //
@@ -291,7 +318,7 @@ MODIFIES SQL DATA
 BEGIN
     DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
     DECLARE v_now, v_soonest DATETIME(6);
-    DECLARE v_last, v_capacity, v_room, v_holders, v_found BIGINT;
+    DECLARE v_locked, v_capacity, v_room, v_holders, v_found BIGINT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
@@ -299,9 +326,9 @@ BEGIN
     END;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
-    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
-    IF v_last IS NULL THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    SELECT id INTO v_locked FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_locked IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: lines cannot be locked';
     END IF;
     SET v_now = UTC_TIMESTAMP(6);
     CALL leasehold_settle(p_namespace, p_name, v_now, v_capacity, v_room, v_holders, v_soonest);
@@ -322,7 +349,7 @@ MODIFIES SQL DATA
 BEGIN
     DECLARE v_shard SMALLINT DEFAULT CRC32(CONCAT(p_namespace, '/', p_name)) MOD 1024;
     DECLARE v_now, v_soonest DATETIME(6);
-    DECLARE v_last, v_capacity, v_room, v_holders BIGINT;
+    DECLARE v_locked, v_capacity, v_room, v_holders BIGINT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         ROLLBACK;
@@ -330,9 +357,9 @@ BEGIN
     END;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
-    SELECT ticket INTO v_last FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
-    IF v_last IS NULL THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: tickets would repeat';
+    SELECT id INTO v_locked FROM leasehold_shard WHERE id = v_shard FOR UPDATE;
+    IF v_locked IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'rows of leasehold_shard are missing: lines cannot be locked';
     END IF;
     SET v_now = UTC_TIMESTAMP(6);
     DELETE FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name AND expires_at <= v_now
@@ -375,7 +402,7 @@ BEGIN
     FROM leasehold_entry
     WHERE namespace = p_namespace AND name > p_after AND name <= v_last AND (p_only IS NULL OR name = p_only)
         AND expires_at > UTC_TIMESTAMP(6)
-    ORDER BY name, ticket;
+    ORDER BY name, slot;
 END //
 
 DROP PROCEDURE IF EXISTS leasehold_sweep //
@@ -415,13 +442,13 @@ MODIFIES SQL DATA
 BEGIN
     DECLARE v_id SMALLINT DEFAULT 0;
     WHILE v_id < 1024 DO
-        INSERT IGNORE INTO leasehold_shard (id, ticket) VALUES (v_id, 0);
+        INSERT IGNORE INTO leasehold_shard (id) VALUES (v_id);
         SET v_id = v_id + 1;
     END WHILE;
 --[spring]     INSERT IGNORE INTO leasehold_store (one, version, region, ttl_ms, swept_at)
---[spring]     VALUES (1, 101, '{region}', {ttl_ms}, '2000-01-01');
+--[spring]     VALUES (1, 102, '{region}', {ttl_ms}, '2000-01-01');
 --[spring]     -- Which leaves the next one nothing to do.
-    INSERT IGNORE INTO leasehold_store (one, version, swept_at) VALUES (1, 1, '2000-01-01');
+    INSERT IGNORE INTO leasehold_store (one, version, swept_at) VALUES (1, 2, '2000-01-01');
 END //
 
 DELIMITER ;

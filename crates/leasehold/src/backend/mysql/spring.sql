@@ -140,7 +140,7 @@ BEGIN
     DECLARE v_until DATETIME(6);
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_next = NULL;
     SELECT entry, expires_at INTO v_next, v_until FROM leasehold_entry
-    WHERE namespace = p_namespace AND name = p_name AND expires_at > p_now ORDER BY ticket LIMIT 1 FOR UPDATE;
+    WHERE namespace = p_namespace AND name = p_name AND expires_at > p_now ORDER BY slot LIMIT 1 FOR UPDATE;
     IF v_next IS NOT NULL THEN
         CALL leasehold_hand_row(p_namespace, p_name, p_gone, v_next, p_now, v_until, p_had);
     ELSE
