@@ -11,7 +11,7 @@ mod io;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod near;
 mod notices;
 #[cfg(feature = "postgres")]

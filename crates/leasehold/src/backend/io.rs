@@ -1,16 +1,16 @@
 //! A thread of a store's own, for connections that must go on while the caller's runtime is blocked or gone.
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 const PULSE: Duration = Duration::from_secs(1);
 
 /// The thread and its runtime. Both end when this is dropped.
@@ -39,7 +39,7 @@ impl IoThread {
     }
 
     /// Time limits that this thread sees to, whoever sets them. Those that are longer than a second do not wake it.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(super) fn timer(&self) -> Timer {
         let timer = Timer::on_callers_runtime(Clock::boot());
         self.spawn(async move { timer.beat(PULSE).await });
@@ -47,7 +47,7 @@ impl IoThread {
     }
 
     /// Does the work on this thread, with nobody waiting for it.
-    #[cfg(any(feature = "etcd", feature = "postgres"))]
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }

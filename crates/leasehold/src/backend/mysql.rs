@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -27,6 +27,7 @@ use futures_util::stream;
 use mysql_async::{Row, Value};
 
 use crate::backend::io::IoThread;
+use crate::backend::near::{Near, ToItsEnd};
 use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
 use crate::backend::sql::polling::{self, Stand};
 use crate::backend::sql::waiters::Waiters;
@@ -62,6 +63,10 @@ struct Shared {
     name: String,
     io: IoThread,
     pool: Arc<Pool>,
+    /// The connection of the runtime that takes locks.
+    near: Near<Pool>,
+    /// Time limits of that one, for which our thread looks up every second from then on.
+    timer: OnceLock<Timer>,
     waiters: Arc<Waiters>,
     crowds: Crowds,
     calls: Calls,
@@ -114,7 +119,18 @@ impl MySql {
         for finding in health.findings().iter().filter(|finding| finding.verdict == Verdict::Fault) {
             tracing::warn!(target: "leasehold::mysql", store = %name, "{finding}");
         }
-        Ok(Self { shared: Arc::new(Shared { name, io, pool, waiters, crowds: Crowds::default(), calls }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                name,
+                io,
+                pool,
+                near: Near::new(),
+                timer: OnceLock::new(),
+                waiters,
+                crowds: Crowds::default(),
+                calls,
+            }),
+        })
     }
 }
 
@@ -234,19 +250,20 @@ impl Shared {
     }
 
     /// What becomes of the first question, if it changes anything, and otherwise of the second. Both are asked to their end once
-    /// begun: whoever has found that it is not alone must not be left there.
-    async fn ask_in_turn(&self, alone: Option<Question>, otherwise: Question) -> Result<Answer> {
-        let pool = self.pool.clone();
-        let asking = async move {
-            if let Some(alone) = alone {
-                let answer = pool.ask(alone).await?;
-                if answer.changed > 0 {
-                    return Ok(answer);
-                }
-            }
-            pool.ask(otherwise).await
+    /// begun: whoever has found that it is not alone must not be left there. From the caller's runtime, if it has a connection
+    /// that is idle.
+    async fn ask_in_turn(&self, enters: bool, alone: Option<Question>, otherwise: Question) -> Result<Answer> {
+        let questions: Vec<Question> = alone.into_iter().chain([otherwise]).collect();
+        // A single connection is for everybody.
+        let near = match self.pool.settings.connections {
+            1 => None,
+            _ => self.near.here(enters, || self.pool.another(self.timer.get_or_init(|| self.io.timer()).clone())),
         };
-        self.io.run(asking).await
+        if let Some(taken) = near.and_then(|pool| pool.take_idle()) {
+            return ToItsEnd::new(async move { taken.ask_in_turn(&questions).await }).await;
+        }
+        let pool = self.pool.clone();
+        self.io.run(async move { pool.ask_in_turn(&questions).await }).await
     }
 
     /// Takes a lock that nobody has, or waits for. Nothing is changed if somebody does.
@@ -413,7 +430,7 @@ impl Backend for MySql {
                 LINE_MAX.into(),
             ]);
             let alone = (!returns && shared.may_be_alone(&place.key)).then(|| shared.enter_alone(request));
-            let answer = shared.ask_in_turn(alone, Question::Call(shared.calls.enter.clone(), values)).await;
+            let answer = shared.ask_in_turn(true, alone, Question::Call(shared.calls.enter.clone(), values)).await;
             let standing = answer.and_then(|answer| {
                 if answer.changed > 0 {
                     return reply::alone(&answer, request);
@@ -448,7 +465,7 @@ impl Backend for MySql {
             shared.waiters.forget(place.entry);
             let alone = shared.may_be_alone(&place.key).then(|| shared.leave_alone(place));
             let otherwise = Question::Call(shared.calls.leave.clone(), place_values(place));
-            let answer = shared.ask_in_turn(alone, otherwise).await?;
+            let answer = shared.ask_in_turn(false, alone, otherwise).await?;
             if answer.changed > 0 {
                 return Ok(Departure::WasHolding);
             }

@@ -7,7 +7,7 @@ use leasehold_testbed::mysql::Server;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
-use crate::{connect, own_questions, questions, soon, timer, until_waiting};
+use crate::{connect, own_questions, questions, soon, timer, until_waiting, warm_up};
 
 /// How often the server has done that.
 fn done(server: &Server, what: &str) -> usize {
@@ -158,6 +158,7 @@ async fn whoever_has_found_a_line_does_not_try_again_whether_there_is_one() {
     let server = Server::start().unwrap();
     let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
     let guard = one.mutex("k").unwrap().lock().await.unwrap();
+    warm_up(&server, &other, 1).await;
     let mutex = other.mutex("k").unwrap();
     assert!(mutex.try_lock().await.unwrap().is_none());
     let before = questions(&server);

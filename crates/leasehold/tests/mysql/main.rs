@@ -270,12 +270,47 @@ fn own_questions(server: &Server) -> usize {
     questions(server) - before
 }
 
+/// Takes locks until that client has the connections that it will have, and they have nothing more to say.
+async fn warm_up(server: &Server, locks: &Locks, others: usize) {
+    let mutex = locks.mutex("warm").unwrap();
+    for _ in 0..3 {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    until_idle(server, others + 2).await;
+}
+
+/// Resolves when there are so many connections, and none has said anything for a while.
+async fn until_idle(server: &Server, count: usize) {
+    let idle = "SELECT COUNT(*), SUM(COMMAND = 'Sleep' AND TIME_MS > 100) FROM information_schema.PROCESSLIST \
+                WHERE USER = 'locks'";
+    soon("connections are idle", async {
+        while server.sql(idle) != format!("{count}\t{count}") {
+            timer().sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_takes_locks_one_after_the_other_has_a_connection_for_that_unless_it_may_have_but_one() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
+    until_idle(&server, 1).await;
+    warm_up(&server, &locks, 0).await;
+    let single = connect(&format!("{}?connections=1", server.url())).await;
+    for _ in 0..3 {
+        single.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
+    }
+    until_idle(&server, 3).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn taking_a_lock_and_giving_it_back_are_two_calls() {
     let server = Server::start().unwrap();
     let locks = connect(&server.url()).await;
     let mutex = locks.mutex("k").unwrap();
-    mutex.lock().await.unwrap().release().await.unwrap();
+    warm_up(&server, &locks, 0).await;
     let before = questions(&server);
     for _ in 0..50 {
         mutex.lock().await.unwrap().release().await.unwrap();

@@ -2,6 +2,8 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -29,7 +31,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// requests, because it reads our procedures anew for each. A crowd is served sooner by the few that are there.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
+    /// How many connections the pools of this client have, and are making.
+    connections: Arc<AtomicUsize>,
     state: Mutex<State>,
     /// A permit for each idle connection.
     seats: Semaphore,
@@ -40,8 +44,8 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<(Conn, Moment)>,
-    /// How many there are, idle and in use.
+    idle: Vec<(Counted, Moment)>,
+    /// How many of them this pool has, idle and in use.
     made: usize,
     is_making: bool,
     /// How many requests have no connection yet.
@@ -50,6 +54,22 @@ struct State {
     failures: u64,
     failed_at: Option<Moment>,
     failure: Option<Error>,
+}
+
+/// A connection that counts.
+#[derive(Debug)]
+struct Counted {
+    conn: Conn,
+    _place: CountedPlace,
+}
+
+#[derive(Debug)]
+struct CountedPlace(Arc<AtomicUsize>);
+
+impl Drop for CountedPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, AcqRel);
+    }
 }
 
 /// What is asked.
@@ -85,63 +105,66 @@ enum Complaint {
 impl Pool {
     /// Must be called on the runtime on which it is used.
     pub(super) fn new(settings: Settings) -> Self {
-        let timer = Timer::on_callers_runtime(Clock::boot());
-        Self { settings, state: Mutex::default(), seats: Semaphore::new(0), troubled: Notify::new(), timer }
+        Self::with(Arc::new(settings), Arc::default(), Timer::on_callers_runtime(Clock::boot()))
+    }
+
+    /// Another pool of the same client, for another runtime. Together they have as many connections as one may have, but for the
+    /// first of each, which it has in any case.
+    pub(super) fn another(&self, timer: Timer) -> Self {
+        Self::with(self.settings.clone(), self.connections.clone(), timer)
+    }
+
+    fn with(settings: Arc<Settings>, connections: Arc<AtomicUsize>, timer: Timer) -> Self {
+        let (seats, troubled) = (Semaphore::new(0), Notify::new());
+        Self { settings, connections, state: Mutex::default(), seats, troubled, timer }
     }
 
     pub(super) async fn ask(self: &Arc<Self>, question: Question) -> Result<Answer> {
-        self.try_ask(&question).await.map_err(|complaint| complaint.error())
+        self.ask_in_turn(&[question]).await
+    }
+
+    /// Asks one after the other, until one of them changes anything or is the last.
+    pub(super) async fn ask_in_turn(self: &Arc<Self>, questions: &[Question]) -> Result<Answer> {
+        self.try_ask(questions).await.map_err(|complaint| complaint.error())
     }
 
     /// The same for a question that does no harm when it is asked twice: if its connection breaks, it is sent once more, on a
     /// new one. The server may have ended idle sessions long ago, which shows when one of them is next used.
     pub(super) async fn ask_harmlessly(self: &Arc<Self>, question: Question) -> Result<Answer> {
+        let question = [question];
         match self.try_ask(&question).await {
-            Err(complaint) if complaint.is_break() => self.ask(question).await,
+            Err(complaint) if complaint.is_break() => self.ask_in_turn(&question).await,
             answered => answered.map_err(|complaint| complaint.error()),
         }
     }
 
-    async fn try_ask(self: &Arc<Self>, question: &Question) -> std::result::Result<Answer, Complaint> {
-        let mut collisions = 0;
-        loop {
-            match self.ask_once(question).await {
-                Err(complaint) if complaint.is_collision() && collisions < COLLISIONS_MAX => collisions += 1,
-                Err(complaint) => {
-                    if complaint.is_break() {
-                        self.forget_idle();
-                    }
-                    return Err(complaint);
-                }
-                Ok(answer) => return Ok(answer),
-            }
-        }
-    }
-
-    /// A connection whose request failed is not used again, unless the server undid it and says so. One that does not answer
-    /// in time is cut.
-    async fn ask_once(self: &Arc<Self>, question: &Question) -> std::result::Result<Answer, Complaint> {
+    async fn try_ask(self: &Arc<Self>, questions: &[Question]) -> std::result::Result<Answer, Complaint> {
         let taken = self.timer.within(self.settings.patience, self.take()).await;
         let busy = || Err(Error::new(ErrorKind::Unreachable, "no connection was free in time"));
-        let mut taken = taken.unwrap_or_else(busy).map_err(Complaint::Unconnected)?;
-        match self.timer.within(self.settings.patience, put(taken.conn(), question)).await {
-            Some(Ok(answer)) => {
-                taken.give_back();
-                Ok(answer)
+        taken.unwrap_or_else(busy).map_err(Complaint::Unconnected)?.try_ask(questions).await
+    }
+
+    /// A connection that is idle. If there is none, one is made for the next who asks, and nobody waits for it: neither are there
+    /// several of them, nor does it matter if whoever has it is not polled for a while.
+    pub(super) fn take_idle(self: &Arc<Self>) -> Option<Taken> {
+        if let Ok(seat) = self.seats.try_acquire() {
+            seat.forget();
+            let (conn, since) = locked(&self.state).idle.pop().expect("a permit for each");
+            let taken = Taken { pool: self.clone(), conn: Some(conn) };
+            if since.until(self.timer.now()) < STALE_AFTER {
+                return Some(taken);
             }
-            Some(Err(error)) => {
-                let complaint = Complaint::Server(error);
-                if complaint.is_collision() {
-                    taken.give_back();
-                }
-                Err(complaint)
-            }
-            None => Err(Complaint::Silence),
         }
+        let has_one = |state: &State| state.made > 0 || self.has_just_failed(state);
+        if !has_one(&locked(&self.state)) {
+            let _wanting = Wanting::one_more(self);
+            self.make_more();
+        }
+        None
     }
 
     /// The next connection that is idle, in the order of asking.
-    async fn take(self: &Arc<Self>) -> Result<Taken<'_>> {
+    async fn take(self: &Arc<Self>) -> Result<Taken> {
         let _wanting = Wanting::one_more(self);
         let failures = locked(&self.state).failures;
         loop {
@@ -152,7 +175,7 @@ impl Pool {
                 Either::Left((seat, _)) => {
                     seat.expect("it is never closed").forget();
                     let (conn, since) = locked(&self.state).idle.pop().expect("a permit for each");
-                    let mut taken = Taken { pool: self, conn: Some(conn) };
+                    let mut taken = Taken { pool: self.clone(), conn: Some(conn) };
                     if since.until(self.timer.now()) < STALE_AFTER {
                         return Ok(taken);
                     }
@@ -173,9 +196,10 @@ impl Pool {
     /// Makes connections, one after the other, as long as requests want more than are idle, and there may be more.
     fn make_more(self: &Arc<Self>) {
         let mut state = locked(&self.state);
-        if state.is_making || !self.wants_more(&state) {
+        if state.is_making {
             return;
         }
+        let Some(mut place) = self.room(&state) else { return };
         state.is_making = true;
         drop(state);
         let pool = self.clone();
@@ -186,7 +210,7 @@ impl Pool {
                 match made {
                     Ok(conn) => {
                         state.made += 1;
-                        state.idle.push((conn, pool.timer.now()));
+                        state.idle.push((Counted { conn, _place: place }, pool.timer.now()));
                         pool.seats.add_permits(1);
                     }
                     Err(error) => {
@@ -198,9 +222,12 @@ impl Pool {
                         return pool.troubled.notify_waiters();
                     }
                 }
-                if !pool.wants_more(&state) {
-                    state.is_making = false;
-                    return;
+                match pool.room(&state) {
+                    Some(next) => place = next,
+                    None => {
+                        state.is_making = false;
+                        return;
+                    }
                 }
             }
         });
@@ -216,10 +243,19 @@ impl Pool {
         }
     }
 
-    fn wants_more(&self, state: &State) -> bool {
-        let just_failed = || state.failed_at.is_some_and(|at| at.until(self.timer.now()) < FAILURE_PAUSE);
-        let has_room = state.made == 0 || state.made < self.settings.connections && !just_failed();
-        state.wanting > state.idle.len() && has_room
+    fn has_just_failed(&self, state: &State) -> bool {
+        state.failed_at.is_some_and(|at| at.until(self.timer.now()) < FAILURE_PAUSE)
+    }
+
+    /// A place for one more connection, if one is wanted and may be made.
+    fn room(&self, state: &State) -> Option<CountedPlace> {
+        if state.wanting <= state.idle.len() {
+            return None;
+        }
+        let may_be_made = |count| state.made == 0 || count < self.settings.connections && !self.has_just_failed(state);
+        let one_more = |count| may_be_made(count).then_some(count + 1);
+        self.connections.fetch_update(AcqRel, Acquire, one_more).ok()?;
+        Some(CountedPlace(self.connections.clone()))
     }
 
     pub(super) async fn connect(&self) -> Result<Conn> {
@@ -252,14 +288,47 @@ impl Complaint {
 }
 
 /// A connection in use. It is one fewer if it is not given back.
-struct Taken<'a> {
-    pool: &'a Pool,
-    conn: Option<Conn>,
+#[derive(Debug)]
+pub(super) struct Taken {
+    pool: Arc<Pool>,
+    conn: Option<Counted>,
 }
 
-impl Taken<'_> {
+impl Taken {
     fn conn(&mut self) -> &mut Conn {
-        self.conn.as_mut().expect("it is here until it is given back")
+        &mut self.conn.as_mut().expect("it is here until it is given back").conn
+    }
+
+    pub(super) async fn ask_in_turn(self, questions: &[Question]) -> Result<Answer> {
+        self.try_ask(questions).await.map_err(|complaint| complaint.error())
+    }
+
+    async fn try_ask(self, questions: &[Question]) -> std::result::Result<Answer, Complaint> {
+        let pool = self.pool.clone();
+        let answered = self.put_in_turn(questions).await;
+        if answered.as_ref().is_err_and(Complaint::is_break) {
+            pool.forget_idle();
+        }
+        answered
+    }
+
+    /// A connection whose request failed is not used again, unless the server undid it and says so. One that does not answer
+    /// in time is cut.
+    async fn put_in_turn(mut self, questions: &[Question]) -> std::result::Result<Answer, Complaint> {
+        let (mut nth, mut collisions) = (0, 0);
+        let (timer, patience) = (self.pool.timer.clone(), self.pool.settings.patience);
+        loop {
+            let answered = timer.within(patience, put(self.conn(), &questions[nth])).await;
+            match answered.ok_or(Complaint::Silence)?.map_err(Complaint::Server) {
+                Ok(answer) if answer.changed == 0 && nth + 1 < questions.len() => nth += 1,
+                Err(complaint) if complaint.is_collision() && collisions < COLLISIONS_MAX => collisions += 1,
+                Err(complaint) if !complaint.is_collision() => return Err(complaint),
+                done => {
+                    self.give_back();
+                    return done;
+                }
+            }
+        }
     }
 
     fn give_back(mut self) {
@@ -270,7 +339,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Taken {
     fn drop(&mut self) {
         if self.conn.is_some() {
             locked(&self.pool.state).made -= 1;
