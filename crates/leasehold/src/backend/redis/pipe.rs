@@ -31,8 +31,9 @@ use crate::sync::locked;
 /// What is done with messages that a server sends by itself.
 pub(in crate::backend) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// How many requests wait for each other to be written. A server that has some to do need not wait for more.
-const TOGETHER_MAX: usize = 32;
+/// How many requests wait for each other to be written. A server that has some to do need not wait for more: with 32 of them,
+/// and 64 tasks that ask, server and client were each idle for half of the time, waiting for the other.
+const TOGETHER_MAX: usize = 12;
 
 /// How much is read at once.
 const READ_MAX: usize = 16 * 1024;
