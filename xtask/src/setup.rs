@@ -47,6 +47,11 @@ pub(crate) fn run() -> Result {
     peers.install()
 }
 
+/// The lock libraries of other languages, each with its version.
+pub(crate) fn peers() -> Vec<String> {
+    peers::pinned().chain(zookeeper::curator()).collect()
+}
+
 /// The installed cargo-deny, if there is one.
 pub(crate) fn cargo_deny() -> Option<PathBuf> {
     let ours = tools().join("bin/cargo-deny");

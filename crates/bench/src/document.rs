@@ -35,8 +35,11 @@ const GROWING: [Work; 7] = [
 ];
 
 /// Writes the page, and the plots beside it.
-pub(crate) fn write(all: &[Figures], folder: &Path) -> io::Result<()> {
+pub(crate) fn write(all: &[Figures], peers: &str, folder: &Path) -> io::Result<()> {
     let mut page = HEAD.to_owned();
+    if !peers.is_empty() {
+        let _ = write!(page, "\nThe others: {peers}.\n");
+    }
     page.push_str("\n## All stores\n");
     for work in GROWING {
         let lines =
@@ -160,9 +163,9 @@ mod tests {
     #[test]
     fn a_page_says_what_was_measured_where_and_beside_whom() {
         let folder = tempfile::TempDir::new().unwrap();
-        write(&[figures()], folder.path()).unwrap();
+        write(&[figures()], "peer 1.2", folder.path()).unwrap();
         let page = fs::read_to_string(folder.path().join("README.md")).unwrap();
-        assert!(page.contains("Redis 7. Measured on 2 cores."), "{page}");
+        assert!(page.contains("Redis 7. Measured on 2 cores.") && page.contains("The others: peer 1.2."), "{page}");
         assert!(page.contains("| work | | leasehold | bare | peer |"), "{page}");
         assert!(
             page.contains("| 1 task | 900 pairs/s: 0.90 × (0.90 to 1.10) | 1,000 pairs/s | 300 pairs/s: 0.30 ×"),
@@ -179,7 +182,7 @@ mod tests {
     #[test]
     fn what_grows_is_drawn_for_all_stores_and_what_has_one_point_is_not() {
         let folder = tempfile::TempDir::new().unwrap();
-        write(&[figures()], folder.path()).unwrap();
+        write(&[figures()], "peer 1.2", folder.path()).unwrap();
         assert!(folder.path().join("hand-over-requests.svg").is_file());
         assert!(folder.path().join("redis-pairs.svg").is_file());
         assert!(!folder.path().join("clients.svg").is_file());

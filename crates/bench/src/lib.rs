@@ -35,6 +35,9 @@ leasehold-bench [--short] [--into FOLDER] [STORE…]
   --into FOLDER   keeps what was measured there: JSON, plots, and a page with all of it
 ";
 
+/// Who is measured beside us, each with its version.
+const PEERS: &str = "LEASEHOLD_PEERS";
+
 /// Lock crates that are measured beside us on the store of that name, at that URL of ours.
 pub type Peers = fn(&str, &str) -> BoxFuture<'static, Vec<Rival>>;
 
@@ -128,7 +131,7 @@ fn keep(asked: &Asked, figures: &Figures) {
                 Err(error) => return Err(error),
             }
         }
-        document::write(&all, folder)
+        document::write(&all, &std::env::var(PEERS).unwrap_or_default(), folder)
     };
     if let Err(error) = write() {
         progress::say(&format!("cannot keep the figures in {}: {error}", folder.display()));

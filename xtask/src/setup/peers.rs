@@ -15,6 +15,11 @@ const NODE: [Pin; 2] = [("redlock", "5.0.0-beta.2"), ("ioredis", "5.11.1")];
 const PYTHON_FITS: &str = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
 const NODE_FITS: &str = "process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)";
 
+/// Each of them, as a word.
+pub(super) fn pinned() -> impl Iterator<Item = String> {
+    PYTHON.iter().chain(&NODE).map(|(name, version)| format!("{name} {version}"))
+}
+
 /// Which languages lack a library, or have another version of it.
 pub(super) struct Missing {
     python: bool,

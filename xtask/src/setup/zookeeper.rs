@@ -18,3 +18,9 @@ pub(super) fn packages() -> Vec<&'static str> {
     let java = if sh::succeeds(Command::new("javac").arg("-version")) { None } else { Some("default-jdk-headless") };
     missing.chain(java).collect()
 }
+
+/// Curator, and its version.
+pub(super) fn curator() -> Option<String> {
+    let asked = Command::new("dpkg-query").args(["--show", "--showformat=${Version}", PACKAGES[1].1]).output().ok()?;
+    Some(format!("Curator {}", String::from_utf8(asked.stdout).ok()?))
+}
