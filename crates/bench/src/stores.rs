@@ -34,6 +34,11 @@ pub(crate) trait Store: Send + Sync {
     /// How many requests it has had so far, by its own count.
     fn requests(&self) -> Option<u64>;
 
+    /// How many can wait in one line and still be answered in time.
+    fn waiters_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// What can be measured on this one alone.
     fn more<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Vec<Sample>> {
         Box::pin(async { Vec::new() })

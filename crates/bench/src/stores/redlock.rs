@@ -1,6 +1,7 @@
 //! A majority of five Redis servers, beside the bare commands sent to all of them at once; and what a silent server costs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_core::future::BoxFuture;
 use futures_util::future::join_all;
@@ -112,9 +113,14 @@ async fn takes(mutex: &Mutex) -> Vec<f64> {
 struct Bare {
     servers: Vec<MultiplexedConnection>,
     release: Arc<Script>,
+    last: Arc<AtomicU64>,
 }
 
-struct BareLock(Bare, String);
+struct BareLock {
+    bare: Bare,
+    key: String,
+    value: String,
+}
 
 impl Bare {
     async fn connect(urls: &[String]) -> Self {
@@ -123,45 +129,53 @@ impl Bare {
             let client = redis::Client::open(&**url).expect("a URL");
             servers.push(client.get_multiplexed_async_connection().await.expect("bare connects"));
         }
-        Self { servers, release: Arc::new(Script::new(RELEASE)) }
+        Self { servers, release: Arc::new(Script::new(RELEASE)), last: Arc::default() }
     }
 }
 
 impl Contender for Bare {
     fn lock(&self, key: &str) -> Box<dyn Lock> {
-        Box::new(BareLock(self.clone(), format!("bare:{key}")))
+        Box::new(BareLock { bare: self.clone(), key: format!("bare:{key}"), value: String::new() })
     }
 }
 
 impl BareLock {
-    /// Whether all of them have set it. Nobody counts votes.
-    async fn set_on_all(&self) -> bool {
-        let sets = self.0.servers.iter().map(|connection| async {
+    /// How many of them have set it, when all have answered.
+    async fn set_on_all(&self) -> usize {
+        let sets = self.bare.servers.iter().map(|connection| async {
             let mut set = redis::cmd("SET");
-            set.arg(&self.1).arg("me").arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+            set.arg(&self.key).arg(&self.value).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
             set.query_async::<Option<String>>(&mut connection.clone()).await.expect("answered").is_some()
         });
-        join_all(sets).await.into_iter().all(|set| set)
+        join_all(sets).await.into_iter().filter(|set| *set).count()
+    }
+
+    async fn delete_on_all(&self) {
+        let Bare { servers, release, .. } = &self.bare;
+        let deletes = servers.iter().map(|connection| async {
+            let mut connection = connection.clone();
+            release.key(&self.key).arg(&self.value).invoke_async::<i64>(&mut connection).await.expect("answered")
+        });
+        join_all(deletes).await;
     }
 }
 
 impl Lock for BareLock {
     fn take(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            while !self.set_on_all().await {
-                Timer::on_callers_runtime(Clock::boot()).sleep(POLL).await;
+            let nth = self.bare.last.fetch_add(1, Ordering::Relaxed);
+            self.value = nth.to_string();
+            // Each task waits for another time, or they would get in each other's way again and again.
+            let mut pause = POLL + POLL * (nth % 8) as u32;
+            while self.set_on_all().await <= SERVERS / 2 {
+                self.delete_on_all().await;
+                Timer::on_callers_runtime(Clock::boot()).sleep(pause).await;
+                pause += POLL;
             }
         })
     }
 
     fn give(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            let Bare { servers, release } = &self.0;
-            let gave = servers.iter().map(|connection| async {
-                let mut connection = connection.clone();
-                release.key(&self.1).arg("me").invoke_async::<i64>(&mut connection).await.expect("answered")
-            });
-            join_all(gave).await;
-        })
+        Box::pin(self.delete_on_all())
     }
 }

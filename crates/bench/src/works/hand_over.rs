@@ -68,7 +68,7 @@ async fn turn(one: &dyn Contender, other: &dyn Contender, key: &str, nth: usize)
 /// So many tasks of two clients that come back as soon as they were served: a line that stays as long as it is.
 pub(super) async fn lines(bench: &mut Bench<'_>, ours: &Rival) {
     let Some((_, connect)) = ours.client() else { return };
-    for waiters in bench.plan.waiters.iter().copied() {
+    for waiters in bench.plan.waiters.iter().copied().filter(|waiters| *waiters <= bench.store.waiters_max()) {
         let (clock, mut rounds) = (Clock::boot(), 0);
         let began = clock.now();
         while rounds < bench.plan.rounds && began.until(clock.now()) < bench.plan.step_max {
