@@ -17,6 +17,8 @@ use crate::sample::BARE;
 /// As many as we use ourselves unless told otherwise.
 const CONNECTIONS: usize = 10;
 
+const DEADLOCK: u16 = 1213;
+
 pub(super) struct Mysql(Server);
 
 impl Mysql {
@@ -94,11 +96,18 @@ impl Contender for Bare {
 }
 
 impl BareLock {
-    /// Whether a row was changed.
+    /// Whether a row was changed. The server undoes one of two statements that wait for each other.
     async fn commit(&self, statement: &Statement) -> bool {
         let mut connection = self.0.connection.lock().await;
-        connection.exec_drop(statement, (&self.1,)).await.expect("committed");
-        connection.affected_rows() == 1
+        loop {
+            match connection.exec_drop(statement, (&self.1,)).await {
+                Err(mysql_async::Error::Server(complaint)) if complaint.code == DEADLOCK => {}
+                committed => {
+                    committed.expect("committed");
+                    return connection.affected_rows() == 1;
+                }
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::clock::{Clock, Moment, Timer};
+use tokio::task::JoinSet;
 
 use super::Bench;
 use crate::contender::{Connect, Contender, Place, Rival};
@@ -74,7 +75,9 @@ pub(super) async fn lines(bench: &mut Bench<'_>, ours: &Rival) {
         while rounds < bench.plan.rounds && began.until(clock.now()) < bench.plan.step_max {
             rounds += 1;
             bench.progress(Work::HandOver, ours.name, waiters);
-            let (spans, requests) = line(bench, connect, waiters).await;
+            let Some((spans, requests)) = line(bench, connect, waiters).await else {
+                return bench.note(&format!("fewer than {waiters} waiters: with so many, requests failed"));
+            };
             let micros = micros(spans);
             bench.add(Work::HandOver, ours.name, waiters, percentile(&micros, 50));
             bench.add(Work::HandOverTail, ours.name, waiters, percentile(&micros, 99));
@@ -90,36 +93,35 @@ pub(super) async fn lines(bench: &mut Bench<'_>, ours: &Rival) {
     }
 }
 
-/// Spans, and requests for each.
-async fn line(bench: &Bench<'_>, connect: &Connect, waiters: usize) -> (Vec<Duration>, Option<f64>) {
+/// Spans, and requests for each. Nothing if any of them failed.
+async fn line(bench: &Bench<'_>, connect: &Connect, waiters: usize) -> Option<(Vec<Duration>, Option<f64>)> {
     let clients = [connect().await, connect().await];
     let times = bench.plan.hand_overs.div_ceil(waiters).max(2);
     let released: Arc<Mutex<Option<Moment>>> = Arc::default();
     let spans: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let counted = bench.requests();
-    let tasks: Vec<_> = (0..waiters)
-        .map(|nth| {
-            let mut lock = clients[nth % 2].lock(&format!("line-of-{waiters}"));
-            let (released, spans, clock) = (released.clone(), spans.clone(), Clock::boot());
-            tokio::spawn(async move {
-                for _ in 0..times {
-                    lock.take().await;
-                    let now = clock.now();
-                    if let Some(at) = locked(&released).take() {
-                        locked(&spans).push(at.until(now));
-                    }
-                    *locked(&released) = Some(clock.now());
-                    lock.give().await;
+    let mut tasks = JoinSet::new();
+    for nth in 0..waiters {
+        let mut lock = clients[nth % 2].lock(&format!("line-of-{waiters}"));
+        let (released, spans, clock) = (released.clone(), spans.clone(), Clock::boot());
+        tasks.spawn(async move {
+            for _ in 0..times {
+                lock.take().await;
+                let now = clock.now();
+                if let Some(at) = locked(&released).take() {
+                    locked(&spans).push(at.until(now));
                 }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("no panic");
+                *locked(&released) = Some(clock.now());
+                lock.give().await;
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.ok()?;
     }
     let requests = counted.since(bench).map(|requests| requests / (times * waiters) as f64);
     let spans = std::mem::take(&mut *locked(&spans));
-    (spans, requests)
+    Some((spans, requests))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
