@@ -13,11 +13,11 @@ type Step = (&'static str, fn() -> Result);
 const STEPS: [Step; 7] = [
     ("set-up: what is missing", setup::run),
     ("check: formatting, lints, dependencies, tidiness", check::run),
+    ("docs: they build without a warning", build_docs),
     ("tests: unit, conformance, examples, documentation", run_tests),
     ("simulation: the whole client over simulated servers", || simulate::run(&[])),
     ("interleavings: thread schedules of the lease machinery", interleavings::run),
     ("mutants: the tests notice broken code", || mutants::run(&[])),
-    ("docs: they build without a warning", build_docs),
 ];
 
 pub(crate) fn run() -> Result {

@@ -1,7 +1,7 @@
 //! Our figures beside those of the bare store and of the peers: in one run, in turns, as ratios.
 //!
 //! `cargo xtask bench` measures everything, and `docs/performance/` keeps what came of it. `cargo xtask test` measures little
-//! of it, beside the bare store alone, and compares that with wide [limits](crate::limits): so that nobody makes something many
+//! of it, beside the bare store alone, and compares that with wide limits (`src/limits.rs`): so that nobody makes something many
 //! times slower, or has it send more, and does not notice.
 //!
 //! Other lock crates are not built here, but in a workspace of their own that calls [`run`].
