@@ -65,6 +65,24 @@ async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing
     assert!(asked <= 10 * SECONDS, "{asked} statements in {SECONDS} s");
 }
 
+/// Takes a lock so many times and disconnects. A session counts what it has read when it ends.
+async fn take_turns(server: &Server, pairs: usize) {
+    let locks = connect(&server.url()).await;
+    let mutex = locks.mutex("k").unwrap();
+    for _ in 0..pairs {
+        mutex.lock().await.unwrap().release().await.unwrap();
+    }
+    soon("everything has left", locks.close()).await;
+    drop((mutex, locks));
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
+    soon("its sessions have ended", async {
+        while server.sql(sessions) != "0" {
+            timer().sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_connections_serve_two_hundred_tasks() {
     let server = Server::start().unwrap();
@@ -82,4 +100,20 @@ async fn two_connections_serve_two_hundred_tasks() {
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold'";
     assert_eq!(server.sql(sessions), "3", "two for requests, and one that listens");
     assert_eq!(server.sql("SELECT count(*) FROM leasehold.entry"), "0");
+}
+
+/// What is planned while the table is small is kept when it has grown, and it is emptied whenever nobody holds anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_reads_its_own_line_alone_though_it_was_planned_when_there_was_none() {
+    const PAIRS: usize = 50;
+    let server = Server::start().unwrap();
+    take_turns(&server, 1000).await;
+    server.sql("VACUUM ANALYZE leasehold.entry");
+    let read_whole =
+        || -> usize { server.sql("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'entry'").parse().unwrap() };
+    let before = read_whole();
+    take_turns(&server, PAIRS).await;
+    // And whatever is looked for now and then among all.
+    let times = read_whole() - before;
+    assert!(times < PAIRS / 5, "the whole table was read {times} times for {PAIRS} locks");
 }

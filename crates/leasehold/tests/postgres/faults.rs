@@ -1,9 +1,12 @@
 //! What goes wrong with a server, each on a server of its own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::backend::postgres::Postgres;
+use leasehold::backend::{Backend, EntryId, Note, Patience, Place, Request, Standing, Terms};
 use leasehold::clock::Clock;
-use leasehold::{ErrorKind, Locks, Loss};
+use leasehold::{Claim, ErrorKind, Key, Locks, Loss, Namespace};
 use leasehold_testbed::postgres::Server;
 use tokio::task::JoinSet;
 
@@ -94,6 +97,30 @@ async fn futures_dropped_at_random_leave_no_row_and_no_broken_connection() {
     soon("everything has left", locks.close()).await;
     assert_eq!(server.sql("SELECT count(*) FROM leasehold.entry"), "0");
     assert_eq!(server.sql("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'"), "0");
+}
+
+/// The server needs three seconds for all of them, and is believed to be there for one without a word.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_goes_on_answering_is_not_cut_for_those_who_stand_far_back() {
+    let server = Server::start().unwrap();
+    let store = Postgres::builder(&server.url()).unwrap().connections(1).unwrap().patience(Duration::from_secs(1));
+    let store = Arc::new(store.connect().await.unwrap());
+    server.sql(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END';
+         CREATE TRIGGER slow BEFORE INSERT ON leasehold.entry FOR EACH ROW EXECUTE FUNCTION slow()",
+    );
+    let mut entering = JoinSet::new();
+    for nth in 0..100 {
+        let store = store.clone();
+        let key = Key::new(&Namespace::default(), format!("k{nth}")).unwrap();
+        let (place, terms) = (Place { key, entry: EntryId(nth) }, Terms { holding: TTL, waiting: TTL });
+        let (claim, patience, note) = (Claim::Exclusive, Patience::Queue, Note::default());
+        let request = Request { place, claim, patience, terms, note, returns: false };
+        entering.spawn(async move { store.enter(&request).await });
+    }
+    for entered in entering.join_all().await {
+        assert!(matches!(entered, Ok(Standing::Holding { .. })), "{entered:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

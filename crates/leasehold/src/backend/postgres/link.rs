@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,7 @@ use super::hub::Hub;
 use super::tls::Connector;
 #[cfg(not(feature = "tls"))]
 use crate::backend::tls::Tls;
-use crate::clock::Timer;
+use crate::clock::{Moment, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Mutex, locked};
 
@@ -33,6 +34,8 @@ pub(super) struct Link {
     sent: Mutex<HashMap<Box<str>, Option<Statement>>>,
     /// How many requests are on their way.
     busy: AtomicUsize,
+    /// When the server last answered anything.
+    answered_at: Mutex<Moment>,
     timer: Timer,
     patience: Duration,
     driving: AbortHandle,
@@ -81,7 +84,8 @@ impl Link {
             .within(patience, connect(settings, hub, ended.clone()))
             .await
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Unreachable, "no connection could be made in time")))?;
-        Ok(Self { client, sent: Mutex::default(), busy: AtomicUsize::new(0), timer, patience, driving, ended })
+        let (sent, busy, answered_at) = (Mutex::default(), AtomicUsize::new(0), Mutex::new(timer.now()));
+        Ok(Self { client, sent, busy, answered_at, timer, patience, driving, ended })
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -101,7 +105,8 @@ impl Link {
         &mut self.client
     }
 
-    /// Sends a statement and waits for its rows. A connection that does not answer in time is cut.
+    /// Sends a statement and waits for its rows. A connection that says nothing at all for too long is cut. One that answers what was
+    /// sent before is not, however many are in front.
     ///
     /// It has no name on the server, where nothing is left of it: behind a pooler the next one may go to another session. If
     /// the session `is_ours`, what is sent a second time is given a name, which costs a trip once, and spares the server the
@@ -119,13 +124,19 @@ impl Link {
                 }
             }
         };
-        match self.timer.within(self.patience, answer).await {
-            Some(Ok(rows)) => Ok(rows),
-            Some(Err(error)) => Err(Complaint::Server(error)),
-            None => {
-                self.driving.abort();
-                Err(Complaint::Silence)
+        let (mut answer, mut silent_since) = (pin!(answer), self.timer.now());
+        loop {
+            let left = self.timer.now().until(silent_since.after(self.patience));
+            if let Some(answer) = self.timer.within(left, answer.as_mut()).await {
+                *locked(&self.answered_at) = self.timer.now();
+                return answer.map_err(Complaint::Server);
             }
+            let answered_at = *locked(&self.answered_at);
+            if answered_at <= silent_since {
+                self.driving.abort();
+                return Err(Complaint::Silence);
+            }
+            silent_since = answered_at;
         }
     }
 

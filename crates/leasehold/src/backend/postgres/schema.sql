@@ -22,6 +22,8 @@ CREATE SEQUENCE leasehold.ticket AS bigint CACHE 1;
 --   Index Scan using entry_pkey on entry  (Index Cond: ((namespace = $1) AND (name = $2)))
 -- and entries are renewed by their ids:
 --   Nested Loop -> Index Scan using entry_by_id on entry  (Index Cond: (entry = w.entry))
+-- An empty table is not given back to the disk: whoever looked first after that would plan to read the whole of it, and
+-- keep to that when it has grown.
 -- Nothing that a renewal changes is in an index, so that it writes a new version of the row within its page and no more;
 -- the room for it is left by the fill factor.
 CREATE TABLE leasehold.entry (
@@ -42,7 +44,7 @@ CREATE TABLE leasehold.entry (
     entered_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     PRIMARY KEY (namespace, name, ticket)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200);
+) WITH (fillfactor = 70, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200);
 CREATE UNIQUE INDEX entry_by_id ON leasehold.entry (entry);
 
 -- Who follows a key, and wants to be told whenever its holders change. Told nobody, a commit need not queue for the one
@@ -64,8 +66,8 @@ FROM leasehold.entry
 ORDER BY namespace, entry.name, ticket;
 
 --[spring.sql]
--- Nobody else changes this line until we commit. Returns the time, read once that is so.
-CREATE FUNCTION leasehold.lock_line(p_namespace text, p_name bytea) RETURNS timestamptz
+-- Refuses a transaction in which a lock would be none, and has others wait for the disk.
+CREATE FUNCTION leasehold.make_fit() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     -- With a snapshot from before the lock we would decide by a line that has changed meanwhile.
@@ -74,11 +76,19 @@ BEGIN
             current_setting('transaction_isolation') USING ERRCODE = 'LH001';
     END IF;
     -- A token that is forgotten in a crash would be handed out again.
-    IF current_setting('synchronous_commit') = 'off' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM set_config('synchronous_commit', 'on', true);
+END $$;
+
+-- Nobody else changes this line until we commit. Returns the time, read once that is so.
+CREATE FUNCTION leasehold.lock_line(p_namespace text, p_name bytea) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') = 'off' THEN
+        PERFORM leasehold.make_fit();
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 1281583153));
-    RETURN clock_timestamp();
+    -- An expression rather than a statement: those take the server several times as long.
+    RETURN CASE WHEN pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 1281583153))
+        IS NOT NULL THEN clock_timestamp() END;
 END $$;
 
 -- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over
@@ -204,18 +214,34 @@ CREATE FUNCTION leasehold.enter(p_namespace text, p_name bytea, p_entry bytea, p
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
+    v_watched boolean;
     v_room bigint;
     v_soonest timestamptz;
-    v_changed boolean := false;
+    v_changed boolean;
     v_holds boolean;
     v_fits boolean;
 BEGIN
-    holders := 0;
     -- As a rule nobody is there, and the line need not be read.
-    IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
-        SELECT s.capacity, s.room, s.holders, s.soonest, s.changed INTO capacity, v_room, holders, v_soonest, v_changed
-        FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    IF NOT p_returns
+--[spring]         AND false -- there is a row to be taken first
+    THEN
+        INSERT INTO leasehold.entry AS e (namespace, name, ticket, entry, client, hears, weight, capacity, holds,
+            owner, host, pid, value, entered_at, expires_at)
+        SELECT p_namespace, p_name, nextval('leasehold.ticket'), p_entry, p_client, p_hears, p_weight, p_capacity, true,
+            p_owner, p_host, p_pid, p_value, v_now, v_now + p_holding_us * interval '1 microsecond'
+        WHERE NOT EXISTS (SELECT FROM leasehold.entry o WHERE o.namespace = p_namespace AND o.name = p_name)
+        RETURNING 'holding', e.ticket,
+            EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name)
+        INTO standing, ticket, v_watched;
+        IF FOUND THEN
+            IF v_watched THEN
+                PERFORM leasehold.publish(p_namespace, p_name, v_now);
+            END IF;
+            RETURN;
+        END IF;
     END IF;
+    SELECT s.capacity, s.room, s.holders, s.soonest, s.changed INTO capacity, v_room, holders, v_soonest, v_changed
+    FROM leasehold.settle(p_namespace, p_name, v_now) s;
     -- Nobody is in line, so we are not.
     IF capacity IS NOT NULL THEN
         UPDATE leasehold.entry e SET expires_at = greatest(e.expires_at, v_now
@@ -292,14 +318,29 @@ CREATE FUNCTION leasehold.leave(p_namespace text, p_name bytea, p_entry bytea, p
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
-    v_gone record;
+    v_was text;
+    v_matters boolean;
+    v_held boolean;
+    v_client text;
+    v_hears boolean;
     v_changed boolean;
 BEGIN
 --[spring]     -- In the order of tickets, as renewals do: `settle` may lock the first in line too.
 --[spring]     PERFORM FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1 FOR UPDATE;
     DELETE FROM leasehold.entry e WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name
-    RETURNING e.holds, e.expires_at, e.client, e.hears INTO v_gone;
-    IF NOT FOUND THEN
+    RETURNING CASE WHEN e.expires_at <= v_now THEN 'gone' WHEN e.holds THEN 'holding' ELSE 'waiting' END,
+        e.client <> p_client
+            OR EXISTS (SELECT FROM leasehold.entry o
+                WHERE o.namespace = p_namespace AND o.name = p_name AND o.ticket <> e.ticket)
+            OR EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name)
+--[spring]             OR true -- there is a row to be given back
+        , e.holds, e.client, e.hears
+    INTO v_was, v_matters, v_held, v_client, v_hears;
+    -- As a rule that is nobody else's concern.
+    IF NOT v_matters THEN
+        RETURN v_was;
+    END IF;
+    IF v_was IS NULL THEN
 --[spring]         -- A program of another kind is taken out like one of ours.
 --[spring]         IF leasehold.delete_foreign(p_namespace, p_name, p_entry, v_now) THEN
 --[spring]             PERFORM leasehold.settle(p_namespace, p_name, v_now);
@@ -311,16 +352,14 @@ BEGIN
 --[spring]     IF NOT leasehold.pass_row(p_namespace, p_name, p_entry, v_now) THEN
 --[spring]         PERFORM leasehold.nudge(p_namespace, p_name);
 --[spring]     END IF;
-    IF EXISTS (SELECT FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name) THEN
-        SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    IF v_hears AND v_client <> p_client THEN
+        PERFORM pg_notify('leasehold_' || v_client, 'x ' || encode(p_entry, 'hex'));
     END IF;
-    IF v_gone.hears AND v_gone.client <> p_client THEN
-        PERFORM pg_notify('leasehold_' || v_gone.client, 'x ' || encode(p_entry, 'hex'));
-    END IF;
-    IF v_changed OR v_gone.holds THEN
+    IF v_changed OR v_held THEN
         PERFORM leasehold.publish(p_namespace, p_name, v_now);
     END IF;
-    RETURN CASE WHEN v_gone.expires_at <= v_now THEN 'gone' WHEN v_gone.holds THEN 'holding' ELSE 'waiting' END;
+    RETURN v_was;
 END $$;
 
 -- Extends the leases that are not over, and says of each of them whether its holder has been asked to let go. One UPDATE, of
