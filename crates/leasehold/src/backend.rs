@@ -4,6 +4,8 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
+#[cfg(any(feature = "etcd", feature = "mysql"))]
+mod crowds;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 #[cfg(feature = "_network")]
@@ -11,7 +13,7 @@ mod io;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
 mod near;
 mod notices;
 #[cfg(feature = "postgres")]

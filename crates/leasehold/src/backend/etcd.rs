@@ -1,8 +1,8 @@
 //! The store on etcd: one session for all locks of a client, lines in the order of create revisions, and one with the locks
 //! and elections of the Go client and `etcdctl`.
 //!
-//! Trips: one to enter a line, whether or not somebody is in it, and one more where a session has to be made; one to leave;
-//! one for the waiter that a departure makes way for; one for any number of renewals.
+//! Trips: one to enter a line, and one more where a session has to be made, or where somebody is in it whom we did not expect; one
+//! to leave; one for the waiter that a departure makes way for; one for any number of renewals.
 
 mod address;
 mod core;
@@ -34,6 +34,7 @@ use crate::backend::etcd::core::Core;
 use crate::backend::etcd::sight::Follower;
 use crate::backend::etcd::wire::Wire;
 use crate::backend::io::IoThread;
+use crate::backend::near::ToItsEnd;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, Note, Notice, Page, Place, Query,
     Renewal, Request, Standing, Version,
@@ -74,10 +75,22 @@ impl Etcd {
     async fn open(builder: Builder) -> Result<Self> {
         let Builder { name, settings } = builder;
         let io = IoThread::start("leasehold-etcd")?;
-        let wire = Arc::new(Wire::new(settings, Timer::on_callers_runtime(Clock::boot())));
+        let wire = Arc::new(Wire::new(Arc::new(settings), Timer::on_callers_runtime(Clock::boot())));
         let asked = wire.clone();
         io.run(async move { asked.link().await.map(drop) }).await?;
         Ok(Self { name, core: Core::new(io, wire) })
+    }
+
+    /// Enters or leaves a line: to its end once begun, by a connection of the runtime that this is called on, if it has one.
+    async fn pass<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+        &self,
+        enters: bool,
+        work: impl FnOnce(Arc<Core>, Arc<Wire>) -> F,
+    ) -> Result<T> {
+        match self.core.wire_near(enters) {
+            Some(wire) => ToItsEnd::new(work(self.core.clone(), wire)).await,
+            None => self.on_io(|core| work(core.clone(), core.wire.clone())).await,
+        }
     }
 
     /// Does the work on our own thread, to its end.
@@ -97,7 +110,8 @@ impl Backend for Etcd {
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
         Box::pin(async {
             let (asked_at, request) = (self.core.wire.timer.now(), request.clone());
-            self.on_io(|core| async move { core.enter(&request, asked_at).await }).await
+            let enters = !request.returns;
+            self.pass(enters, |core, wire| async move { core.enter(&wire, &request, asked_at).await }).await
         })
     }
 
@@ -107,7 +121,7 @@ impl Backend for Etcd {
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
         let place = place.clone();
-        Box::pin(self.on_io(|core| async move { core.leave(&place).await }))
+        Box::pin(self.pass(false, |core, wire| async move { core.leave(&wire, &place).await }))
     }
 
     fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {

@@ -1,16 +1,18 @@
 //! A thread of a store's own, for connections that must go on while the caller's runtime is blocked or gone.
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+use std::sync::OnceLock;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 const PULSE: Duration = Duration::from_secs(1);
 
 /// The thread and its runtime. Both end when this is dropped.
@@ -19,6 +21,8 @@ pub(super) struct IoThread {
     handle: Handle,
     /// Dropped with this; the thread waits for that.
     _stay: oneshot::Sender<()>,
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+    timer: OnceLock<Timer>,
 }
 
 impl IoThread {
@@ -35,15 +39,24 @@ impl IoThread {
                 let _ = runtime.block_on(gone);
             })
             .map_err(refused)?;
-        Ok(Self { handle, _stay: stay })
+        Ok(Self {
+            handle,
+            _stay: stay,
+            #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
+            timer: OnceLock::new(),
+        })
     }
 
-    /// Time limits that this thread sees to, whoever sets them. Those that are longer than a second do not wake it.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    /// Time limits that this thread sees to, whoever sets them. It looks up every second from the first on; those that are longer
+    /// than that do not wake it.
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
     pub(super) fn timer(&self) -> Timer {
-        let timer = Timer::on_callers_runtime(Clock::boot());
-        self.spawn(async move { timer.beat(PULSE).await });
-        Timer::driven_by(Clock::boot(), self.handle.clone())
+        let start = || {
+            let timer = Timer::on_callers_runtime(Clock::boot());
+            self.spawn(async move { timer.beat(PULSE).await });
+            Timer::driven_by(Clock::boot(), self.handle.clone())
+        };
+        self.timer.get_or_init(start).clone()
     }
 
     /// Does the work on this thread, with nobody waiting for it.
@@ -61,7 +74,7 @@ impl IoThread {
     /// Ends the thread once that is done, without waiting for it.
     #[cfg(feature = "zookeeper")]
     pub(super) fn end_after(self, work: impl Future<Output = ()> + Send + 'static) {
-        let Self { handle, _stay: stay } = self;
+        let Self { handle, _stay: stay, .. } = self;
         handle.spawn(async move {
             work.await;
             drop(stay);

@@ -8,7 +8,6 @@
 
 mod address;
 mod checkup;
-mod crowds;
 mod fault;
 mod pool;
 mod reply;
@@ -18,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -26,6 +25,7 @@ use futures_core::stream::BoxStream;
 use futures_util::stream;
 use mysql_async::{Row, Value};
 
+use crate::backend::crowds::Crowds;
 use crate::backend::io::IoThread;
 use crate::backend::near::{Near, ToItsEnd};
 use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
@@ -41,7 +41,6 @@ use crate::error::Result;
 use crate::key::{Key, Namespace};
 
 use checkup::Health;
-use crowds::Crowds;
 use pool::{Answer, Pool, Question};
 use schema::Prefix;
 
@@ -65,8 +64,6 @@ struct Shared {
     pool: Arc<Pool>,
     /// The connection of the runtime that takes locks.
     near: Near<Pool>,
-    /// Time limits of that one, for which our thread looks up every second from then on.
-    timer: OnceLock<Timer>,
     waiters: Arc<Waiters>,
     crowds: Crowds,
     calls: Calls,
@@ -120,16 +117,7 @@ impl MySql {
             tracing::warn!(target: "leasehold::mysql", store = %name, "{finding}");
         }
         Ok(Self {
-            shared: Arc::new(Shared {
-                name,
-                io,
-                pool,
-                near: Near::new(),
-                timer: OnceLock::new(),
-                waiters,
-                crowds: Crowds::default(),
-                calls,
-            }),
+            shared: Arc::new(Shared { name, io, pool, near: Near::new(), waiters, crowds: Crowds::default(), calls }),
         })
     }
 }
@@ -257,7 +245,7 @@ impl Shared {
         // A single connection is for everybody.
         let near = match self.pool.settings.connections {
             1 => None,
-            _ => self.near.here(enters, || self.pool.another(self.timer.get_or_init(|| self.io.timer()).clone())),
+            _ => self.near.here(enters, || self.pool.another(self.io.timer())),
         };
         if let Some(taken) = near.and_then(|pool| pool.take_idle()) {
             return ToItsEnd::new(async move { taken.ask_in_turn(&questions).await }).await;

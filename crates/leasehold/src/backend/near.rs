@@ -5,14 +5,14 @@
 //! they are made for the second one.
 
 use std::panic::catch_unwind;
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
 use tokio::runtime::{self, Handle};
@@ -91,20 +91,20 @@ impl<T> Here<T> {
 
 /// Work that is done where it is awaited, and to its end on the same runtime once begun, even if nobody awaits it any more. For
 /// connections that belong to the request that is under way.
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 pub(super) struct ToItsEnd<T: 'static> {
     work: Option<BoxFuture<'static, T>>,
     begun: Option<Handle>,
 }
 
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 impl<T: 'static> ToItsEnd<T> {
     pub(super) fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self { work: Some(Box::pin(work)), begun: None }
     }
 }
 
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 impl<T: 'static> Future for ToItsEnd<T> {
     type Output = T;
 
@@ -120,7 +120,7 @@ impl<T: 'static> Future for ToItsEnd<T> {
     }
 }
 
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "etcd", feature = "mysql"))]
 impl<T: 'static> Drop for ToItsEnd<T> {
     fn drop(&mut self) {
         if let (Some(work), Some(runtime)) = (self.work.take(), self.begun.take()) {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!([ask(&other, false), ask(&other, true), ask(&other, true)], [false, false, true]);
     }
 
-    #[cfg(feature = "mysql")]
+    #[cfg(any(feature = "etcd", feature = "mysql"))]
     #[test]
     fn work_that_was_begun_is_done_to_its_end_and_other_work_is_not() {
         runtime().block_on(async {

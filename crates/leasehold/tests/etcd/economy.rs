@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use leasehold::backend::Backend as _;
+use leasehold::backend::etcd::Etcd;
 use leasehold::{Locks, Mutex};
 use leasehold_testbed::etcd::{Cluster, Server};
 
+use crate::slots::request;
 use crate::{TTL, connect, connect_for, soon, timer, until_waiting};
 
 /// How many messages the server has got for these methods so far.
@@ -60,6 +63,26 @@ async fn a_free_lock_is_one_transaction_and_so_is_its_release() {
     // What a busy machine held for so long is watched: two watches, begun and ended.
     let more = asked(server, &everything) - before - 200;
     assert!(more <= 4 * slow, "{more} requests more than 200 transactions, and {slow} were slow");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_meets_others_unexpectedly_needs_one_transaction_more_and_expects_them_from_then_on() {
+    let cluster = Cluster::start().unwrap();
+    let server = &cluster.servers()[0];
+    let (one, other) = (Etcd::connect(&cluster.url()).await.unwrap(), Etcd::connect(&cluster.url()).await.unwrap());
+    let held = request("taken", 1);
+    one.enter(&held).await.unwrap();
+    let mut transactions = Vec::new();
+    for id in 2..8 {
+        if id == 5 {
+            one.leave(&held.place).await.unwrap();
+        }
+        let (before, joins) = (asked(server, &["Txn"]), request("taken", id));
+        other.enter(&joins).await.unwrap();
+        transactions.push(asked(server, &["Txn"]) - before);
+        other.leave(&joins.place).await.unwrap();
+    }
+    assert_eq!(transactions, [2, 1, 1, 1, 1, 1]);
 }
 
 /// Whoever waits further back is not woken.

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use crate::backend::crowds::Crowds;
 use crate::backend::etcd::hub::Hub;
 use crate::backend::etcd::roster::{Own, Roster};
 use crate::backend::etcd::session::{Alive, Session, Sessions};
 use crate::backend::etcd::wire::Wire;
 use crate::backend::io::IoThread;
+use crate::backend::near::Near;
 use crate::backend::{EntryId, Lease, LeaseId, Renewal};
 use crate::clock::Moment;
 use crate::error::Result;
@@ -22,10 +24,13 @@ const WATCHED_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) struct Core {
     pub(super) io: IoThread,
+    /// Of our own thread: for sessions, watches, and whoever has no other.
     pub(super) wire: Arc<Wire>,
+    near: Near<Wire>,
     pub(super) hub: Arc<Hub>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) roster: Roster,
+    pub(super) crowds: Crowds,
     /// Entries that are to be watched if they are still there then, in the order of time.
     unwatched: Mutex<VecDeque<(EntryId, Moment)>>,
 }
@@ -35,7 +40,13 @@ impl Core {
         let hub = Arc::new(Hub::default());
         io.spawn(hub.clone().run(wire.clone()));
         let (sessions, roster) = (Arc::new(Sessions::new()), Roster::new());
-        Arc::new(Self { io, wire, hub, sessions, roster, unwatched: Mutex::default() })
+        let (near, crowds, unwatched) = (Near::new(), Crowds::default(), Mutex::default());
+        Arc::new(Self { io, wire, near, hub, sessions, roster, crowds, unwatched })
+    }
+
+    /// A connection of the runtime that this is called on, if it has one.
+    pub(super) fn wire_near(&self, enters: bool) -> Option<Arc<Wire>> {
+        self.near.here(enters, || self.wire.another(self.io.timer()))
     }
 
     /// What the wall clock shows, in ms since 1970.
@@ -53,7 +64,7 @@ impl Core {
                 for place in self.roster.abandoned(session, self.wire.timer.now()) {
                     let core = self.clone();
                     self.io.spawn(async move {
-                        if let Err(error) = core.leave(&place).await {
+                        if let Err(error) = core.leave(&core.wire, &place).await {
                             tracing::debug!(target: "leasehold::etcd", key = %place.key, %error, "an entry was not left");
                         }
                     });
@@ -122,6 +133,10 @@ impl Core {
             // It was in the list until now, so that nobody has started another of us.
             let mut unwatched = locked(&self.unwatched);
             unwatched.pop_front();
+            // Nobody is woken for those that have gone by now.
+            while unwatched.front().is_some_and(|(entry, _)| !self.roster.has(*entry)) {
+                unwatched.pop_front();
+            }
             next = unwatched.front().copied();
         }
     }

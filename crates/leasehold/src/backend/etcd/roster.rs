@@ -133,6 +133,10 @@ impl Roster {
         locked(&self.entries).get(&entry).cloned()
     }
 
+    pub(super) fn has(&self, entry: EntryId) -> bool {
+        locked(&self.entries).contains_key(&entry)
+    }
+
     /// Adds an entry, unless it is there: then that one, which has a key already.
     pub(super) fn add(&self, entry: EntryId, make: impl FnOnce() -> Own) -> Own {
         locked(&self.entries).entry(entry).or_insert_with(make).clone()

@@ -13,6 +13,7 @@ use crate::backend::etcd::message::{
 };
 use crate::backend::etcd::names::{self, Label};
 use crate::backend::etcd::roster::{Own, Written};
+use crate::backend::etcd::wire::Wire;
 use crate::backend::{Annotation, Asked, Departure, Lease, LeaseId, Note, Patience, Place, Request, Standing, Version};
 use crate::claim::Claim;
 use crate::clock::Moment;
@@ -105,8 +106,14 @@ pub(super) fn gone() -> Standing {
 }
 
 impl Core {
-    /// Joins a line, or looks up our place in it. One trip where nobody is in the way, and one more for a new session.
-    pub(super) async fn enter(self: &Arc<Self>, request: &Request, asked_at: Moment) -> Result<Standing> {
+    /// Joins a line by that connection, or looks up our place in it. One trip where nobody is in the way, and one more for a
+    /// new session.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        wire: &Arc<Wire>,
+        request: &Request,
+        asked_at: Moment,
+    ) -> Result<Standing> {
         let entry = request.place.entry;
         if request.returns {
             let Some(own) = self.roster.get(entry) else { return Ok(gone()) };
@@ -124,7 +131,7 @@ impl Core {
                 Some(own) => own.clone(),
                 None => self.new_entry(request).await?,
             };
-            let (_, joined) = join(self.keep(&own.session), self.join_line(request, &own)).await;
+            let (_, joined) = join(self.keep(&own.session), self.join_line(wire, request, &own)).await;
             match joined {
                 // The server has forgotten the session, and hence done nothing.
                 Err(error) if error.kind() == ErrorKind::Lost && tries == 0 => {
@@ -197,11 +204,11 @@ impl Core {
         }
     }
 
-    async fn join_line(&self, request: &Request, own: &Own) -> Result<Joined> {
+    async fn join_line(&self, wire: &Arc<Wire>, request: &Request, own: &Own) -> Result<Joined> {
         let line = names::line(&own.place.key);
         match request.patience {
-            Patience::Queue => self.queue_up(own, &line).await,
-            Patience::Refuse => self.join_if_free(own, &line).await,
+            Patience::Queue => self.queue_up(wire, own, &line).await,
+            Patience::Refuse => self.join_if_free(wire, own, &line).await,
         }
     }
 
@@ -220,26 +227,35 @@ impl Core {
         Act::Put(Put { key: key.clone(), value: value.clone(), lease: own.session.lease, ignore_lease: false })
     }
 
-    /// Takes a place in line. One trip, unless somebody is in it who claims something else.
-    async fn queue_up(&self, own: &Own, line: &[u8]) -> Result<Joined> {
+    /// Takes a place in line. One trip, and one more if somebody is in it whom we did not expect, or who claims something else.
+    async fn queue_up(&self, wire: &Arc<Wire>, own: &Own, line: &[u8]) -> Result<Joined> {
         let (place, claim) = (&own.place, own.claim);
         let new = created_at(&*own.written.key, 0);
         let of_one_kind = names::of_another_kind(line, claim).into_iter().map(|(from, to)| nothing_in(from, to));
         let mut compare: Vec<Compare> = [new.clone()].into_iter().chain(of_one_kind).collect();
         // An exclusive claim need know nobody but who comes right before.
         let ahead = if claim.is_exclusive() { last_two(line, None) } else { whole(line) };
+        let mut crowded = self.crowds.is_one_at(&place.key);
         loop {
-            let success = vec![Self::put(own).into(), Act::Range(ahead.clone()).into()];
-            let failure = vec![Act::Range(whole(line)).into()];
             let strict = compare.len() > 1;
-            let among_others = Txn { compare, success, failure };
-            // Whoever is alone needs nothing but to be there. That is most locks, so that it comes first.
-            let compare_alone = vec![nothing_in(line.to_vec(), names::behind(line))];
-            let (success, failure) = (vec![Self::put(own).into()], vec![Act::Txn(among_others).into()]);
-            let alone: TxnDone = self.wire.call(TXN, Txn { compare: compare_alone, success, failure }).await?;
+            let among_others = crowded.then(|| {
+                let success = vec![Self::put(own).into(), Act::Range(ahead.clone()).into()];
+                let failure = vec![Act::Range(whole(line)).into()];
+                Act::Txn(Txn { compare: compare.clone(), success, failure }).into()
+            });
+            // Whoever is alone needs nothing but to be there. That is most locks, so that it comes first; and what else could be
+            // done takes the server time even if it is not.
+            let nobody = vec![nothing_in(line.to_vec(), names::behind(line))];
+            let (success, failure) = (vec![Self::put(own).into()], Vec::from_iter(among_others));
+            let alone: TxnDone = wire.call(TXN, Txn { compare: nobody, success, failure }).await?;
             let revision = revision(&alone);
+            self.crowds.note(&place.key, !alone.succeeded);
             if alone.succeeded {
                 return Ok(Joined::Stands(Stand::Holding { ticket: revision }, revision));
+            }
+            if !crowded {
+                crowded = true;
+                continue;
             }
             let Came::Txn(done) = came(alone, 0)? else { return Err(unreadable()) };
             if done.succeeded {
@@ -266,13 +282,13 @@ impl Core {
 
     /// Joins a line only if it can hold at once. One trip if nobody is there, and one more where it can share; a few more in a
     /// crowd of others who can.
-    async fn join_if_free(&self, own: &Own, line: &[u8]) -> Result<Joined> {
+    async fn join_if_free(&self, wire: &Arc<Wire>, own: &Own, line: &[u8]) -> Result<Joined> {
         let (place, claim) = (&own.place, own.claim);
         let mut compare = nothing_in(line.to_vec(), names::behind(line));
         for _ in 0..OVERTAKEN_MAX {
             let success = vec![Self::put(own).into()];
             let failure = vec![Act::Range(whole(line)).into()];
-            let done: TxnDone = self.wire.call(TXN, Txn { compare: vec![compare], success, failure }).await?;
+            let done: TxnDone = wire.call(TXN, Txn { compare: vec![compare], success, failure }).await?;
             let revision = revision(&done);
             if done.succeeded {
                 return Ok(Joined::Stands(Stand::Holding { ticket: revision }, revision));
@@ -295,11 +311,11 @@ impl Core {
             compare = nobody_new_in(line.to_vec(), names::behind(line), revision);
         }
         // In the crowd, whoever wants to be sure of its place has to take one.
-        let joined = self.queue_up(own, line).await?;
+        let joined = self.queue_up(wire, own, line).await?;
         if let Joined::Stands(Stand::Waiting { .. }, _) = joined {
             // Whatever keeps it from leaving, there is something to leave.
-            self.leave(place).await.map_err(Error::with_unknown_fate)?;
-            let found = Line::of(line, self.wire.read(RANGE, whole(line)).await?);
+            self.leave(wire, place).await.map_err(Error::with_unknown_fate)?;
+            let found = Line::of(line, wire.read(RANGE, whole(line)).await?);
             return Ok(Joined::Refused(self.refusal(&found, &place.key, line)));
         }
         Ok(joined)
@@ -339,8 +355,8 @@ impl Core {
         Ok((found.position(own.place.entry).map_or(Stand::Gone, |at| found.stand(at)), revision))
     }
 
-    /// Leaves a line, or takes somebody else out of it. One trip for an entry of ours, two for another.
-    pub(super) async fn leave(&self, place: &Place) -> Result<Departure> {
+    /// Leaves a line by that connection, or takes somebody else out of it. One trip for an entry of ours, two for another.
+    pub(super) async fn leave(&self, wire: &Arc<Wire>, place: &Place) -> Result<Departure> {
         let Some(own) = self.roster.get(place.entry) else { return self.evict(place).await };
         let wish = Op::from(remove(names::wish(&place.key, place.entry)));
         let mut success = vec![remove(own.written.key.clone()).into(), wish.clone()];
@@ -350,7 +366,7 @@ impl Core {
             success.insert(0, Act::Range(whole(&line)).into());
         }
         let txn = Txn { compare: vec![is_there(&own)], success, failure: vec![wish] };
-        let done: TxnDone = self.wire.call(TXN, txn).await?;
+        let done: TxnDone = wire.call(TXN, txn).await?;
         if !done.succeeded {
             self.forget(&own);
             return Ok(Departure::WasGone);

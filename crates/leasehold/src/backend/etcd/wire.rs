@@ -37,12 +37,14 @@ pub(super) struct Settings {
 }
 
 pub(super) struct Wire {
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
     pub(super) timer: Timer,
     current: Mutex<Current>,
     connecting: Joined<Result<Arc<Link>>>,
     /// The number of the connection that was replaced last.
     replaced: watch::Sender<u64>,
+    /// Whose server is this one's too: what that one has left, this one does not go on with.
+    beside: Option<Arc<Wire>>,
 }
 
 #[derive(Default)]
@@ -51,6 +53,8 @@ struct Current {
     /// Which server is tried first when a connection is needed.
     host: usize,
     links: u64,
+    /// Which connection of the one beside it was replaced last, as far as this one knows.
+    replaced_beside: u64,
 }
 
 /// A connection to one server.
@@ -62,18 +66,37 @@ pub(super) struct Link {
 }
 
 impl Wire {
-    pub(super) fn new(settings: Settings, timer: Timer) -> Self {
+    pub(super) fn new(settings: Arc<Settings>, timer: Timer) -> Self {
         let (current, connecting) = (Mutex::default(), Joined::new());
-        Self { settings, timer, current, connecting, replaced: watch::Sender::new(0) }
+        Self { settings, timer, current, connecting, replaced: watch::Sender::new(0), beside: None }
+    }
+
+    /// One more to the same server, which is made where it is first used.
+    pub(super) fn another(self: &Arc<Self>, timer: Timer) -> Self {
+        let wire = Self { beside: Some(self.clone()), ..Self::new(self.settings.clone(), timer) };
+        locked(&wire.current).host = locked(&self.current).host;
+        wire
     }
 
     /// The connection that is in use, made if there is none.
     pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<Link>> {
-        if let Some(link) = &locked(&self.current).link {
-            return Ok(link.clone());
+        if let Some(link) = self.known() {
+            return Ok(link);
         }
         let wire = self.clone();
         self.connecting.join(|| async move { wire.connect().await }).await
+    }
+
+    fn known(&self) -> Option<Arc<Link>> {
+        let mut current = locked(&self.current);
+        if let Some(beside) = &self.beside {
+            let replaced = *beside.replaced.borrow();
+            if replaced != current.replaced_beside {
+                let host = locked(&beside.current).host;
+                *current = Current { link: None, host, replaced_beside: replaced, ..*current };
+            }
+        }
+        current.link.clone()
     }
 
     async fn connect(&self) -> Result<Arc<Link>> {
@@ -189,15 +212,17 @@ impl Wire {
         query: Q,
     ) -> Result<A> {
         let link = self.link().await?;
-        let status = match self.bounded(&link, link.unary(path, query.clone())).await? {
-            Err(status) if fault::forgot_us(&status) => {
+        // Only whoever logged in can be forgotten.
+        let again = self.settings.login.is_some().then(|| query.clone());
+        let answer = match (self.bounded(&link, link.unary(path, query)).await?, again) {
+            (Err(status), Some(query)) if fault::forgot_us(&status) => {
                 self.replace(&link);
                 let link = self.link().await?;
                 self.bounded(&link, link.unary(path, query)).await?
             }
-            answer => answer,
+            (answer, _) => answer,
         };
-        status.map_err(|status| fault::of(&status))
+        answer.map_err(|status| fault::of(&status))
     }
 
     /// One message on a stream of its own, and the first that comes back.
