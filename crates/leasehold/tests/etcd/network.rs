@@ -99,6 +99,30 @@ async fn a_holder_whose_network_is_down_is_told_at_its_deadline_and_before_anybo
     assert!(next.token() > guard.token());
 }
 
+/// A keep-alive that an enter has begun is joined by whoever renews meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_kept_alive_though_the_runtime_that_began_to_is_gone() {
+    let cluster = Cluster::start().unwrap();
+    let proxy = Proxy::start(("127.0.0.1", cluster.servers()[0].port())).unwrap();
+    let ttl = Duration::from_secs(6);
+    let locks = connect_for(&format!("etcd://{}", proxy.address()), ttl).await;
+    let guard = locks.mutex("kept").unwrap().lock().await.unwrap();
+    let short_lived = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let warm = locks.clone();
+    short_lived.spawn(async move { warm_up(&warm).await }).await.unwrap();
+    // It is no longer fresh, and not yet due for renewal.
+    timer().sleep(ttl * 7 / 24).await;
+    proxy.delay(Duration::from_millis(400));
+    let mutex = locks.mutex("begun").unwrap();
+    short_lived.spawn(async move { mutex.lock().await });
+    timer().sleep(Duration::from_millis(100)).await;
+    short_lived.shutdown_background();
+    proxy.delay(Duration::ZERO);
+    timer().sleep(ttl * 3 / 2).await;
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+}
+
 /// The server begins to count when the keep-alive arrives, and the holder when it was sent: an answer that takes long leaves less.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_believed_in_from_when_its_keep_alive_was_sent() {

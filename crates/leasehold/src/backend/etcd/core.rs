@@ -54,9 +54,25 @@ impl Core {
         self.wire.timer.clock().wall_micros() / 1000
     }
 
-    /// Keeps a session alive. What was on one that has ended is gone; what nobody believes in any more is taken out.
+    /// The session to enter upon, made on our own thread if it has to be.
+    pub(super) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+        if let Some(session) = self.sessions.known(&self.wire) {
+            return Ok(session);
+        }
+        let (sessions, wire) = (self.sessions.clone(), self.wire.clone());
+        self.io.run(async move { sessions.get(&wire, ttl).await }).await
+    }
+
+    /// Keeps a session alive, on our own thread: others join that, and must not depend on a runtime that may be blocked or gone. What was
+    /// on one that has ended is gone; what nobody believes in any more is taken out.
     pub(super) async fn keep(self: &Arc<Self>, session: &Arc<Session>) -> Result<Alive> {
-        let alive = session.keep(&self.wire).await?;
+        let alive = match session.known(&self.wire) {
+            Some(alive) => alive,
+            None => {
+                let (session, wire) = (session.clone(), self.wire.clone());
+                self.io.run(async move { session.keep(&wire).await }).await?
+            }
+        };
         match alive {
             Alive::No => self.roster.is_over(session),
             Alive::Known => {}

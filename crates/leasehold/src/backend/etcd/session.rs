@@ -94,14 +94,19 @@ impl Session {
         life.sent_at.until(now) < self.ttl / FRESH_PART && wall_lead.abs_diff(life.wall_lead) < WALL_SHIFT_NANOS_MAX
     }
 
+    /// Whether it lives on, if that need not be asked.
+    pub(super) fn known(&self, wire: &Wire) -> Option<Alive> {
+        if self.is_over() {
+            return Some(Alive::No);
+        }
+        self.is_fresh(wire).then_some(Alive::Known)
+    }
+
     /// Makes sure that it lives on. No trip if that is known to be so, one otherwise, and none of our own while another
     /// is under way.
     pub(super) async fn keep(self: &Arc<Self>, wire: &Arc<Wire>) -> Result<Alive> {
-        if self.is_over() {
-            return Ok(Alive::No);
-        }
-        if self.is_fresh(wire) {
-            return Ok(Alive::Known);
+        if let Some(alive) = self.known(wire) {
+            return Ok(alive);
         }
         let (session, wire) = (self.clone(), wire.clone());
         self.keeping.join(|| async move { session.keep_alive(&wire).await }).await
@@ -138,13 +143,17 @@ impl Sessions {
         Self { current: Mutex::new(None), opening: Joined::new() }
     }
 
+    /// The session to enter upon, if there is one.
+    pub(super) fn known(&self, wire: &Wire) -> Option<Arc<Session>> {
+        locked(&self.current).clone().filter(|session| session.is_usable(wire.timer.now()))
+    }
+
     /// The session to enter upon. One trip if there is none, or if it is nearly over; none otherwise.
     ///
     /// It is as long as whoever needed it first wanted it to be. One that is nearly over is left to itself and what is on it.
     pub(super) async fn get(self: &Arc<Self>, wire: &Arc<Wire>, ttl: Duration) -> Result<Arc<Session>> {
-        let usable = |session: &&Arc<Session>| session.is_usable(wire.timer.now());
-        if let Some(session) = locked(&self.current).as_ref().filter(usable) {
-            return Ok(session.clone());
+        if let Some(session) = self.known(wire) {
+            return Ok(session);
         }
         let (sessions, wire) = (self.clone(), wire.clone());
         let opening = self.opening.join(|| async move {

@@ -117,7 +117,7 @@ impl Core {
         let entry = request.place.entry;
         if request.returns {
             let Some(own) = self.roster.get(entry) else { return Ok(gone()) };
-            let (kept, looked) = join(self.keep(&own.session), self.look(&own, true)).await;
+            let (kept, looked) = join(self.keep(&own.session), self.look(wire, &own, true)).await;
             let (stand, revision) = looked?;
             if let Err(error) = kept {
                 tracing::debug!(target: "leasehold::etcd", %error, "a session was not kept alive");
@@ -163,7 +163,7 @@ impl Core {
     }
 
     async fn new_entry(self: &Arc<Self>, request: &Request) -> Result<Own> {
-        let session = self.sessions.get(&self.wire, request.terms.holding).await?;
+        let session = self.session(request.terms.holding).await?;
         let Request { place, claim, note, .. } = request;
         Ok(self.roster.add(place.entry, || {
             let (entry, entered_ms, ttl_s) = (place.entry, self.wall_ms(), session.ttl.as_secs());
@@ -332,14 +332,14 @@ impl Core {
     /// A view that contains our entry contains every earlier one that was not gone by then: the server had them first. So a
     /// view from a server that lags behind can make us wait too long, but never hold too soon. It must be no older than when it was
     /// asked for all the same, or who looks because its watch was late would miss a departure.
-    pub(super) async fn look(&self, own: &Own, counted: bool) -> Result<(Stand, i64)> {
+    pub(super) async fn look(&self, wire: &Arc<Wire>, own: &Own, counted: bool) -> Result<(Stand, i64)> {
         let line = names::line(&own.place.key);
         let limited = !counted && own.claim.is_exclusive() && own.ticket.is_some();
         let query = match own.ticket {
             ticket if limited => last_two(&line, ticket),
             ticket => Range { max_create_revision: ticket.unwrap_or_default(), ..whole(&line) },
         };
-        let answer: Ranged = self.wire.read(RANGE, query).await?;
+        let answer: Ranged = wire.read(RANGE, query).await?;
         let revision = answer.header.as_ref().map_or(0, |header| header.revision);
         if limited {
             // Whoever is at our key with another create revision came after us.
@@ -357,7 +357,7 @@ impl Core {
 
     /// Leaves a line by that connection, or takes somebody else out of it. One trip for an entry of ours, two for another.
     pub(super) async fn leave(&self, wire: &Arc<Wire>, place: &Place) -> Result<Departure> {
-        let Some(own) = self.roster.get(place.entry) else { return self.evict(place).await };
+        let Some(own) = self.roster.get(place.entry) else { return self.evict(wire, place).await };
         let wish = Op::from(remove(names::wish(&place.key, place.entry)));
         let mut success = vec![remove(own.written.key.clone()).into(), wish.clone()];
         let line = names::line(&place.key);
@@ -381,19 +381,19 @@ impl Core {
         Ok(departure)
     }
 
-    async fn evict(&self, place: &Place) -> Result<Departure> {
-        let (found, member) = self.find(place).await?;
+    async fn evict(&self, wire: &Arc<Wire>, place: &Place) -> Result<Departure> {
+        let (found, member) = self.find(wire, place).await?;
         let Some(member) = member else { return Ok(Departure::WasGone) };
         let compare = vec![created_at(&*member.key, member.ticket)];
         let success = vec![remove(member.key).into(), remove(names::wish(&place.key, place.entry)).into()];
-        let done: TxnDone = self.wire.call(TXN, Txn { compare, success, failure: Vec::new() }).await?;
+        let done: TxnDone = wire.call(TXN, Txn { compare, success, failure: Vec::new() }).await?;
         Ok(if done.succeeded { departure_of(found.position(place.entry), &found) } else { Departure::WasGone })
     }
 
     /// The line of a place, and the entry in it.
-    async fn find(&self, place: &Place) -> Result<(Line, Option<Member>)> {
+    async fn find(&self, wire: &Arc<Wire>, place: &Place) -> Result<(Line, Option<Member>)> {
         let line = names::line(&place.key);
-        let found = Line::of(&line, self.wire.read(RANGE, whole(&line)).await?);
+        let found = Line::of(&line, wire.read(RANGE, whole(&line)).await?);
         let member = found.position(place.entry).map(|at| found.members[at].clone());
         Ok((found, member))
     }
@@ -401,7 +401,7 @@ impl Core {
     /// Leaves a wish beside an entry, on the entry's own lease. Two trips.
     pub(super) async fn ask_to_yield(&self, place: &Place) -> Result<Asked> {
         // Whoever made it with another program does not look for wishes.
-        let (_, Some(member)) = self.find(place).await? else { return Ok(Asked::NotThere) };
+        let (_, Some(member)) = self.find(&self.wire, place).await? else { return Ok(Asked::NotThere) };
         if member.is_foreign() {
             let foreign = "another program made this entry, and it cannot be told";
             return Err(Error::new(ErrorKind::Unsupported, foreign).at(&place.key));
@@ -417,7 +417,7 @@ impl Core {
         let Some(own) = self.roster.get(place.entry) else { return Ok(Annotation::NotHolding) };
         let ticket = match own.ticket {
             Some(ticket) if own.holds => ticket,
-            _ => match self.look(&own, false).await? {
+            _ => match self.look(&self.wire, &own, false).await? {
                 (stand @ Stand::Holding { ticket }, revision) => {
                     self.roster.stands(place.entry, &stand, revision);
                     ticket

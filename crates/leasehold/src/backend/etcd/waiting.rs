@@ -62,7 +62,7 @@ impl Core {
         let looking = async move {
             loop {
                 let asked_at = core.wire.timer.now();
-                match core.look(&own, false).await {
+                match core.look(&core.wire, &own, false).await {
                     Ok((stand, revision)) => return Ok(Looked { stand, revision, asked_at }),
                     Err(error) if error.is_passing() => core.wire.timer.sleep(PAUSE).await,
                     Err(error) => return Err(error),
@@ -154,7 +154,8 @@ impl Core {
             }
             pauses = true;
             let wish = Range { key: names::wish(&own.place.key, entry), ..Range::default() };
-            let (looked, wish) = join(self.look(&own, false), self.wire.read::<_, Ranged>(RANGE, wish)).await;
+            let (looked, wish) =
+                join(self.look(&self.wire, &own, false), self.wire.read::<_, Ranged>(RANGE, wish)).await;
             if wish.is_ok_and(|wish| wish.count > 0) {
                 self.roster.is_wanted(entry);
             }
