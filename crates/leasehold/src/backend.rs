@@ -30,6 +30,8 @@ mod sql;
 pub mod sqlite;
 #[cfg(feature = "_network")]
 mod tls;
+#[cfg(any(feature = "etcd", feature = "mysql"))]
+mod to_its_end;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 

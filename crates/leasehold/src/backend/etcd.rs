@@ -34,7 +34,7 @@ use crate::backend::etcd::core::Core;
 use crate::backend::etcd::sight::Follower;
 use crate::backend::etcd::wire::Wire;
 use crate::backend::io::IoThread;
-use crate::backend::near::ToItsEnd;
+use crate::backend::to_its_end::ToItsEnd;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, Finding, KeyView, Lease, Note, Notice, Page, Place, Query,
     Renewal, Request, Standing, Version,

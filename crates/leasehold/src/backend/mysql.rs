@@ -27,11 +27,12 @@ use mysql_async::{Row, Value};
 
 use crate::backend::crowds::Crowds;
 use crate::backend::io::IoThread;
-use crate::backend::near::{Near, ToItsEnd};
+use crate::backend::near::Near;
 use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
 use crate::backend::sql::polling::{self, Stand};
 use crate::backend::sql::waiters::Waiters;
 use crate::backend::sql::{LINE_MAX, columns, micros};
+use crate::backend::to_its_end::ToItsEnd;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, Finding, KeyView, Lease, LeaseId, Note,
     Notice, Page, Patience, Place, Query, Renewal, Request, Standing, Verdict, Version,

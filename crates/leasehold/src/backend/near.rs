@@ -5,15 +5,9 @@
 //! they are made for the second one.
 
 use std::panic::catch_unwind;
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
@@ -89,46 +83,6 @@ impl<T> Here<T> {
     }
 }
 
-/// Work that is done where it is awaited, and to its end on the same runtime once begun, even if nobody awaits it any more. For
-/// connections that belong to the request that is under way.
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-pub(super) struct ToItsEnd<T: 'static> {
-    work: Option<BoxFuture<'static, T>>,
-    begun: Option<Handle>,
-}
-
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-impl<T: 'static> ToItsEnd<T> {
-    pub(super) fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self { work: Some(Box::pin(work)), begun: None }
-    }
-}
-
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-impl<T: 'static> Future for ToItsEnd<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        // Should it panic, it is not there any more.
-        let mut work = self.work.take().expect("not asked for more than it yields");
-        let polled = work.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.begun.get_or_insert_with(Handle::current);
-            self.work = Some(work);
-        }
-        polled
-    }
-}
-
-#[cfg(any(feature = "etcd", feature = "mysql"))]
-impl<T: 'static> Drop for ToItsEnd<T> {
-    fn drop(&mut self) {
-        if let (Some(work), Some(runtime)) = (self.work.take(), self.begun.take()) {
-            runtime.spawn(work.map(drop));
-        }
-    }
-}
-
 /// Whether the runtime that this is called on has what a connection needs. There is no other way to ask than to try, and
 /// one that has not panics.
 fn can_connect() -> bool {
@@ -158,26 +112,6 @@ mod tests {
         assert_eq!([ask(&other, true), ask(&other, true)], [false, false]);
         drop(first);
         assert_eq!([ask(&other, false), ask(&other, true), ask(&other, true)], [false, false, true]);
-    }
-
-    #[cfg(any(feature = "etcd", feature = "mysql"))]
-    #[test]
-    fn work_that_was_begun_is_done_to_its_end_and_other_work_is_not() {
-        runtime().block_on(async {
-            let (go, gone) = oneshot::channel::<()>();
-            let (done, seen) = oneshot::channel();
-            let mut work = ToItsEnd::new(async {
-                let _ = gone.await;
-                done.send(()).unwrap();
-            });
-            assert!((&mut work).now_or_never().is_none());
-            drop(work);
-            go.send(()).unwrap();
-            seen.await.unwrap();
-            let (done, seen) = oneshot::channel();
-            drop(ToItsEnd::new(async { done.send(()).unwrap() }));
-            assert!(seen.await.is_err());
-        });
     }
 
     #[test]
