@@ -7,6 +7,7 @@ use leasehold::clock::{Clock, Moment, Timer};
 use tokio::task::JoinSet;
 
 use super::Bench;
+use super::pairs::STARVED_AFTER;
 use crate::contender::{Connect, Contender, Place, Rival};
 use crate::sample::{Work, percentile};
 
@@ -25,27 +26,43 @@ pub(super) async fn turns(bench: &mut Bench<'_>, rivals: &mut [Rival]) {
         });
     }
     for round in 0..bench.plan.rounds {
-        for (rival, other) in rivals.iter_mut().zip(&others) {
+        for (rival, other) in rivals.iter_mut().zip(&mut others) {
             bench.progress(Work::HandOver, rival.name, 1);
-            let spans = match (&mut rival.place, other) {
-                (Place::Here(one, _), Some(other)) => {
-                    let mut spans = Vec::new();
-                    for nth in 0..bench.plan.turns {
-                        spans.push(turn(&**one, &**other, &format!("turn-{round}-{nth}"), nth).await);
-                    }
-                    spans
-                }
+            let spans = match (&mut rival.place, &*other) {
+                (Place::Here(one, _), Some(next)) => turns_of(bench, &**one, &**next, round).await,
                 (Place::Elsewhere(peer, prefix), _) => {
                     let key = format!("{prefix}turn-{round}");
-                    tokio::task::block_in_place(|| peer.turns(&key, bench.plan.turns)).expect("timed")
+                    Some(tokio::task::block_in_place(|| peer.turns(&key, bench.plan.turns)).expect("timed"))
                 }
                 (Place::Here(..), None) => continue,
+            };
+            let Some(spans) = spans else {
+                bench.note(&format!("{}: whoever waits did not get the lock in {STARVED_AFTER:?}", rival.name));
+                // Nor would it be quicker in the next round.
+                *other = None;
+                continue;
             };
             let micros = micros(spans);
             bench.add(Work::HandOver, rival.name, 1, percentile(&micros, 50));
             bench.add(Work::HandOverTail, rival.name, 1, percentile(&micros, 99));
         }
     }
+}
+
+/// Nothing if whoever waits is left waiting.
+async fn turns_of(
+    bench: &Bench<'_>,
+    one: &dyn Contender,
+    other: &dyn Contender,
+    round: usize,
+) -> Option<Vec<Duration>> {
+    let timer = Timer::on_callers_runtime(Clock::boot());
+    let mut spans = Vec::new();
+    for nth in 0..bench.plan.turns {
+        let key = format!("turn-{round}-{nth}");
+        spans.push(timer.within(STARVED_AFTER, turn(one, other, &key, nth)).await?);
+    }
+    Some(spans)
 }
 
 async fn turn(one: &dyn Contender, other: &dyn Contender, key: &str, nth: usize) -> Duration {

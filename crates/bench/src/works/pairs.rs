@@ -1,12 +1,17 @@
 //! How many times a second locks are taken and given back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold::clock::Clock;
+use leasehold::clock::{Clock, Timer};
+use tokio::task::JoinSet;
 
 use super::{Bench, timed_by_peer};
 use crate::contender::{Contender, Lock, Place, Rival};
 use crate::sample::Work;
+
+/// How long a round goes on for tasks that have not had the lock once: many times as long as any round is meant to take.
+pub(super) const STARVED_AFTER: Duration = Duration::from_secs(10);
 
 /// So many tasks, each a lock of its own.
 pub(super) async fn pairs(bench: &mut Bench<'_>, rivals: &mut [Rival]) {
@@ -31,11 +36,19 @@ pub(super) async fn pairs(bench: &mut Bench<'_>, rivals: &mut [Rival]) {
 /// So many tasks, all on one lock, and how fair that is.
 pub(super) async fn crowd(bench: &mut Bench<'_>, rivals: &[Rival]) {
     for tasks in bench.plan.crowds.iter().copied() {
-        for _ in 0..bench.plan.rounds {
+        for round in 0..bench.plan.rounds {
             for rival in rivals {
                 let Some((client, _)) = rival.client() else { continue };
                 bench.progress(Work::Crowd, rival.name, tasks);
-                let had = hammer(bench, client, tasks, |_| "crowd".to_owned()).await;
+                // Another lock each time: whoever was left without one may have died holding it.
+                let had = hammer(bench, client, tasks, |_| format!("crowd-{round}")).await;
+                let starved = had.iter().filter(|had| **had == 0.0).count();
+                if starved > 0 {
+                    bench.note(&format!(
+                        "{}: {starved} of {tasks} tasks never had the lock in {STARVED_AFTER:?}",
+                        rival.name
+                    ));
+                }
                 let (least, most) =
                     had.iter().fold((f64::MAX, 0.0_f64), |(least, most), had| (least.min(*had), most.max(*had)));
                 bench.add(Work::Crowd, rival.name, tasks, had.iter().sum());
@@ -84,28 +97,31 @@ pub(super) async fn hammer(
     all_at_once(bench, (0..tasks).map(|task| client.lock(&key(task))).collect()).await
 }
 
+/// Each task has one pair at least, however slow the store is, unless even that takes far longer than the round: there are
+/// locks that nobody gets once many want them.
 async fn all_at_once(bench: &Bench<'_>, locks: Vec<Box<dyn Lock>>) -> Vec<f64> {
     let (clock, round) = (Clock::boot(), bench.plan.round);
-    let ends = clock.now().after(round);
-    let tasks: Vec<_> = locks
-        .into_iter()
-        .map(|mut lock| {
-            let clock = clock.clone();
-            tokio::spawn(async move {
-                let (began, mut pairs) = (clock.now(), 0u32);
-                // One at least, however slow the store is.
-                while pairs == 0 || clock.now() < ends {
-                    lock.take().await;
-                    lock.give().await;
-                    pairs += 1;
-                }
-                f64::from(pairs) / began.until(clock.now()).as_secs_f64()
-            })
-        })
-        .collect();
-    let mut had = Vec::new();
-    for task in tasks {
-        had.push(task.await.expect("no panic"));
+    let (began, ends) = (clock.now(), clock.now().after(round));
+    let timer = Timer::on_callers_runtime(clock.clone());
+    let mut tasks = JoinSet::new();
+    let mut had = vec![0.0; locks.len()];
+    for (nth, mut lock) in locks.into_iter().enumerate() {
+        let clock = clock.clone();
+        tasks.spawn(async move {
+            let (began, mut pairs) = (clock.now(), 0u32);
+            while pairs == 0 || clock.now() < ends {
+                lock.take().await;
+                lock.give().await;
+                pairs += 1;
+            }
+            (nth, f64::from(pairs) / began.until(clock.now()).as_secs_f64())
+        });
     }
+    let gives_up = began.after(STARVED_AFTER);
+    while let Some(Some(ended)) = timer.within(clock.now().until(gives_up), tasks.join_next()).await {
+        let (nth, rate) = ended.expect("no panic");
+        had[nth] = rate;
+    }
+    tasks.shutdown().await;
     had
 }
