@@ -14,6 +14,7 @@ pub mod names;
 pub mod permits;
 pub mod reentrant;
 pub mod refusal;
+pub mod relay;
 pub mod renewal;
 pub mod rule;
 pub mod sharing;

@@ -85,6 +85,14 @@ macro_rules! conformance {
                 a_waiter_paused_past_its_places_lease_lines_up_again_and_is_served_at_last
                 a_waiter_whose_place_the_store_forgot_lines_up_again_and_is_served_at_last
             }
+            $crate::for_each_case! { $fixture; relay:
+                a_lock_is_passed_on_to_the_next_task_before_the_store_knows
+                what_was_passed_on_is_lost_with_the_lease_that_it_was_passed_on_by
+                what_was_passed_on_can_be_given_back_before_the_store_knows
+                a_lock_is_not_passed_on_past_another_client
+                a_turn_that_is_passed_on_to_somebody_who_gives_up_goes_to_the_next
+                leadership_is_not_passed_on_before_the_store_knows
+            }
             $crate::for_each_case! { $fixture; waiting:
                 a_missed_wake_up_costs_at_most_one_recheck
                 an_erroring_wake_up_costs_time_and_never_the_lock

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::backend::{Annotation, Asked, Departure, EntryId, KeyView, Note, Patience, Request, Standing};
+use leasehold::backend::{Annotation, Asked, Departure, EntryId, KeyView, Note, Patience, Request, Standing, Turn};
 use leasehold::clock::Moment;
 use leasehold::fence::Ticket;
 use leasehold::{Capacity, Claim, ErrorKind, FencingToken, queue};
@@ -196,6 +196,17 @@ impl Line {
                 self.last_ticket = Some(ticket);
                 Ok(())
             }
+        }
+    }
+
+    /// The store says whom this member is behind: nobody may be in between.
+    pub(crate) fn learn_turn(&mut self, id: EntryId, turn: Turn) -> Result<(), String> {
+        self.learn_ticket(id, turn.ticket)?;
+        let between = |ticket: Ticket| ticket > turn.behind && ticket < turn.ticket;
+        match self.members.iter().find(|member| member.ticket.is_some_and(between)) {
+            Some(member) => Err(format!("{id} is said to have {turn:?}, and {member:?} is in between")),
+            None if turn.behind >= turn.ticket => Err(format!("{id} is said to be behind itself: {turn:?}")),
+            None => Ok(()),
         }
     }
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures_util::future::select;
 
-use crate::backend::{EntryId, EntryView, KeyView, Lease, Note, Patience, Place, Request, Standing, Version};
+use crate::backend::{EntryId, EntryView, KeyView, Lease, Note, Patience, Place, Request, Standing, Turn, Version};
 use crate::claim::Claim;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Fate, Result};
-use crate::fence::FencingToken;
+use crate::fence::{FencingToken, Ticket};
 use crate::guard::Held;
 use crate::key::Key;
 use crate::lease::deadline;
@@ -34,6 +34,14 @@ pub(crate) struct Wanted {
     pub(crate) key: Key,
     pub(crate) claim: Claim,
     pub(crate) note: Note,
+}
+
+impl Wanted {
+    /// Whether one task may hand it to the next before the store knows. Not the leadership of an election: whoever observes
+    /// sees every leader, and the store is where they look.
+    fn can_be_passed_on(&self) -> bool {
+        self.claim == Claim::Exclusive && self.note.value.is_none()
+    }
 }
 
 /// How long to wait for it.
@@ -199,6 +207,8 @@ struct Candidate<'a> {
     entering: Option<Entering>,
     /// The lease on our place in line, once we have one.
     hold: Option<Arc<Hold>>,
+    /// Whom we are behind, if that one may pass the lock on to us.
+    turn: Option<Turn>,
     /// What the store may know of the entry.
     trace: Trace,
 }
@@ -228,6 +238,17 @@ enum Entered {
     Gone,
 }
 
+/// What ended a wait.
+enum News {
+    /// It is time to look, or to give up; or our place is lost.
+    None,
+    /// The store says that something has changed, and what, if that is all there is to know.
+    Store(Option<Standing>),
+    /// Whoever was before us has left, and passed the lock on: our ticket, and until when to believe in the lease that it
+    /// had.
+    Neighbour(Ticket, Moment),
+}
+
 enum Woken {
     Granted(Held),
     LookAgain,
@@ -237,7 +258,7 @@ enum Woken {
 impl<'a> Candidate<'a> {
     fn new(client: &'a Arc<Client>, wanted: &'a Wanted, limit: Limit) -> Self {
         let place = Place { key: wanted.key.clone(), entry: client.chance.entry() };
-        Self { client, wanted, limit, place, entering: None, hold: None, trace: Trace::None }
+        Self { client, wanted, limit, place, entering: None, hold: None, turn: None, trace: Trace::None }
     }
 
     fn patience(&self) -> Patience {
@@ -278,7 +299,7 @@ impl<'a> Candidate<'a> {
             None => Err(client.no_answer()),
         };
         match standing.map_err(|error| client.place_error(error, "entering", &self.place.key))? {
-            Standing::Holding { token, lease, .. } => {
+            Standing::Holding { ticket, token, lease } => {
                 let hold = self.hold_until(&lease, sent_at);
                 hold.ask_for(client.terms.holding);
                 if hold.remaining(client.now()) < deadline::least_useful(lease.ttl) {
@@ -286,9 +307,11 @@ impl<'a> Candidate<'a> {
                         format!("granted for {:?}, but the answer took {:?}", lease.ttl, sent_at.until(client.now()));
                     return Err(client.place_error(Error::new(ErrorKind::TooLate, late), "entering", &self.place.key));
                 }
-                Ok(Entered::Holding(self.become_holder(hold, token)?))
+                Ok(Entered::Holding(self.become_holder(hold, ticket, token)?))
             }
-            Standing::Waiting { lease, seen, recheck_in, .. } => {
+            Standing::Waiting { turn, lease, seen, recheck_in, .. } => {
+                // Nobody comes in between any more, so it need not be said again.
+                self.turn = turn.or(self.turn);
                 if let Some(lease) = lease {
                     self.hold_until(&lease, sent_at);
                 }
@@ -323,7 +346,7 @@ impl<'a> Candidate<'a> {
     async fn wait(&mut self, seen: Version, recheck_in: Duration, give_up_at: Option<Moment>) -> Woken {
         let client = self.client;
         let look_at = client.now().after(recheck_in);
-        let pushed = {
+        let news = {
             // `None` once it has failed: a store that cannot wake us is looked at, but no more often than it asked for.
             let mut changed = Some(client.backend.changed(&self.place, &seen));
             let mut lost = pin!(async {
@@ -332,33 +355,52 @@ impl<'a> Candidate<'a> {
                     None => std::future::pending().await,
                 }
             });
+            let mut passed = pin!(async {
+                match self.turn {
+                    Some(Turn { ticket, behind }) if self.wanted.can_be_passed_on() => {
+                        (ticket, client.relay.expect(&self.place.key, behind).passed().await)
+                    }
+                    _ => std::future::pending().await,
+                }
+            });
             let mut time = pin!(client.timer.sleep_until(look_at.min(give_up_at.unwrap_or(Moment::FAR))));
             poll_fn(|cx| {
                 if lost.as_mut().poll(cx).is_ready() || time.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
+                    return Poll::Ready(News::None);
                 }
                 match changed.as_mut().map(|changed| changed.as_mut().poll(cx)) {
-                    Some(Poll::Ready(Ok(standing))) => return Poll::Ready(standing),
+                    Some(Poll::Ready(Ok(standing))) => return Poll::Ready(News::Store(standing)),
                     Some(Poll::Ready(Err(_))) => changed = None,
                     Some(Poll::Pending) | None => {}
                 }
-                Poll::Pending
+                passed.as_mut().poll(cx).map(|(ticket, until)| News::Neighbour(ticket, until))
             })
             .await
         };
         let now = client.now();
         if let Some(hold) = self.hold.clone() {
-            let gone = matches!(pushed, Some(Standing::Refused { .. }));
+            let gone = matches!(news, News::Store(Some(Standing::Refused { .. })));
             if gone || matches!(hold.state(now), State::Lost(_)) {
                 // Evicted, or stopped for longer than our place could wait. Its id is not used again: whoever cleans up
                 // after us may still be on the way.
                 self.start_afresh();
-            } else if let Some(Standing::Holding { token, .. }) = pushed
-                && hold.remaining(now) >= deadline::least_useful(client.terms.waiting)
-            {
+            } else {
                 // The grant did not lengthen the lease: with too little of it left we would look again, which renews it.
-                hold.ask_for(client.terms.holding);
-                return self.become_holder(hold, token).map_or(Woken::LookAgain, Woken::Granted);
+                let (left, least) = (hold.remaining(now), deadline::least_useful(client.terms.waiting));
+                let granted = match news {
+                    News::Store(Some(Standing::Holding { ticket, token, .. })) if left >= least => {
+                        Some((ticket, token))
+                    }
+                    News::Neighbour(ticket, until) if left.min(now.until(until)) >= least => {
+                        client.borrow(&hold, until);
+                        Some((ticket, FencingToken::new(ticket.0)))
+                    }
+                    _ => None,
+                };
+                if let Some((ticket, token)) = granted {
+                    hold.ask_for(client.terms.holding);
+                    return self.become_holder(hold, ticket, token).map_or(Woken::LookAgain, Woken::Granted);
+                }
             }
         }
         if give_up_at.is_some_and(|at| now >= at) { Woken::GaveUp } else { Woken::LookAgain }
@@ -387,14 +429,15 @@ impl<'a> Candidate<'a> {
     }
 
     /// From here on the guard answers for the entry.
-    fn become_holder(&mut self, hold: Arc<Hold>, token: Option<FencingToken>) -> Result<Held> {
+    fn become_holder(&mut self, hold: Arc<Hold>, ticket: Ticket, token: Option<FencingToken>) -> Result<Held> {
         if self.wanted.claim.is_exclusive() && token.is_none() {
             let error = Error::new(ErrorKind::Protocol, "the store granted an exclusive claim without a token");
             return Err(self.client.place_error(error, "entering", &self.place.key));
         }
         self.hold = None;
         self.trace = Trace::None;
-        Ok(Held::new(self.client.clone(), hold, self.wanted.note.clone(), token))
+        let passes_on = self.wanted.can_be_passed_on().then_some(ticket);
+        Ok(Held::new(self.client.clone(), hold, self.wanted.note.clone(), token, passes_on))
     }
 
     /// After an unknown outcome the entry is assumed to be there: it is cleaned up, and its id not used again. A place
@@ -407,6 +450,7 @@ impl<'a> Candidate<'a> {
 
     fn start_afresh(&mut self) {
         self.leave();
+        self.turn = None;
         self.place.entry = self.client.chance.entry();
     }
 

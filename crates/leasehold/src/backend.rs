@@ -119,17 +119,28 @@ pub struct Capabilities {
     /// Whoever waits, holds or follows is told what concerns it at once, and of every change. Otherwise it finds out by
     /// looking: the first in line soon, the others later, and a state that did not last may be missed.
     pub pushes: bool,
+    /// Whoever joins a line is told its [`Turn`], and a renewal tells whether its entry holds or waits. Then tasks of one client
+    /// pass a key on among themselves while they stand in line one behind the other.
+    pub relays: bool,
 }
 
 impl Capabilities {
     /// Everything.
     pub const fn all() -> Self {
-        Self { queueing: true, shared: true, counted: true, notes: true, sessions: false, pushes: true }
+        Self { queueing: true, shared: true, counted: true, notes: true, sessions: false, pushes: true, relays: true }
     }
 
     /// Nothing but exclusive claims without an order.
     pub const fn exclusive_only() -> Self {
-        Self { queueing: false, shared: false, counted: false, notes: false, sessions: false, pushes: true }
+        Self {
+            queueing: false,
+            shared: false,
+            counted: false,
+            notes: false,
+            sessions: false,
+            pushes: true,
+            relays: false,
+        }
     }
 }
 
@@ -235,6 +246,8 @@ pub enum Standing {
     Waiting {
         /// How many entries are ahead, if the store can say so.
         ahead: Option<u32>,
+        /// Whom it is behind, if the store says so to whoever joins ([`Capabilities::relays`]).
+        turn: Option<Turn>,
         /// What must be renewed to keep the place, if the place has a lease.
         lease: Option<Lease>,
         /// What [`Backend::changed`] compares with.
@@ -249,6 +262,15 @@ pub enum Standing {
         /// How soon another try may fare better.
         recheck_in: Duration,
     },
+}
+
+/// An entry's place in the order of its line. Tickets only grow, so nobody comes in between any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The entry's number in line, which is its token if its claim is exclusive.
+    pub ticket: Ticket,
+    /// A number that is lower than that. No entry of the line has one in between.
+    pub behind: Ticket,
 }
 
 /// A state of a line, told apart from later ones.
@@ -275,6 +297,8 @@ pub enum Renewal {
         ttl: Duration,
         /// Whether its holder has been asked to let go.
         yield_asked: bool,
+        /// Whether it is still in line. Only a store that [relays](Capabilities::relays) has to know.
+        waits: bool,
     },
     /// The server says that there is no such lease any more.
     Lost,

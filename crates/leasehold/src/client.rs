@@ -18,6 +18,7 @@ use crate::lease::driver::Driver;
 use crate::lease::hold::Hold;
 use crate::lease::keeper::Keeper;
 use crate::lease::parting::{Departing, Entering, Parting};
+use crate::lease::relay::Relay;
 
 pub(crate) struct Client {
     /// Tells it apart from every other client of this process.
@@ -31,6 +32,7 @@ pub(crate) struct Client {
     pub(crate) timer: Timer,
     pub(crate) chance: Arc<Chance>,
     pub(crate) parting: Parting,
+    pub(crate) relay: Relay,
     keeper: Keeper,
     stop_keeper: Arc<Notify>,
     closed: AtomicBool,
@@ -73,6 +75,7 @@ impl Client {
             timer,
             chance,
             parting,
+            relay: Relay::default(),
             keeper,
             stop_keeper,
             closed: AtomicBool::new(false),
@@ -158,6 +161,11 @@ impl Client {
         let hold = Arc::new(Hold::new(place.clone(), lease.ttl, deadline::believe_until(sent_at, lease.ttl)));
         self.keeper.keep(&hold, sent_at.after(deadline::renew_every(lease.ttl)));
         hold
+    }
+
+    /// Believes in an entry by the lease of the one before it, which is believed in until then.
+    pub(crate) fn borrow(&self, hold: &Hold, until: Moment) {
+        self.keeper.borrow(self.now(), hold, until);
     }
 
     /// Stops renewing; the entry itself stays where it is.

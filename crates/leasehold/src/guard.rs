@@ -13,9 +13,9 @@ use futures_util::future::{Either, select};
 use crate::backend::{Annotation, Departure, EntryId, Note};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fence::FencingToken;
+use crate::fence::{FencingToken, Ticket};
 use crate::key::Key;
-use crate::lease::hold::{Hold, Loss, State};
+use crate::lease::hold::{Hold, Loss, Released, State};
 
 /// A held place: what every guard can tell and do. Dropping it gives the place up in the background.
 ///
@@ -28,13 +28,21 @@ pub struct Held {
     hold: Arc<Hold>,
     note: Note,
     token: Option<FencingToken>,
+    /// Our ticket, if the lock may be passed on to whoever of ours is next in line.
+    passes_on: Option<Ticket>,
     /// Whether the store has confirmed our departure.
     departed: bool,
 }
 
 impl Held {
-    pub(crate) fn new(client: Arc<Client>, hold: Arc<Hold>, note: Note, token: Option<FencingToken>) -> Self {
-        Self { client, hold, note, token, departed: false }
+    pub(crate) fn new(
+        client: Arc<Client>,
+        hold: Arc<Hold>,
+        note: Note,
+        token: Option<FencingToken>,
+        passes_on: Option<Ticket>,
+    ) -> Self {
+        Self { client, hold, note, token, passes_on, departed: false }
     }
 
     /// The key that is held.
@@ -146,15 +154,21 @@ impl Held {
         self.departed = true;
         match (released, departure) {
             (Err(loss), _) => Err(self.lost_error(loss)),
-            (Ok(()), Departure::WasHolding) => Ok(()),
-            (Ok(()), Departure::WasWaiting | Departure::WasGone) => Err(self.lost_error(Loss::Gone)),
+            // As a waiter only if the store has yet to hear that whoever passed it on to us has left.
+            (Ok(_), Departure::WasHolding) | (Ok(Released { borrowed: true, .. }), Departure::WasWaiting) => Ok(()),
+            (Ok(_), Departure::WasWaiting | Departure::WasGone) => Err(self.lost_error(Loss::Gone)),
         }
     }
 
-    /// First no more renewals, then the departure: a renewal must not follow it.
-    fn end_belief(&self) -> Result<(), Loss> {
+    /// First no more renewals, then the departure: a renewal must not follow it. If the next in line is one of ours, it may
+    /// hold from here on, as long as we would have believed.
+    fn end_belief(&self) -> Result<Released, Loss> {
         self.client.forget(&self.hold);
-        self.hold.release(self.client.now())
+        let released = self.hold.release(self.client.now())?;
+        if let (Some(ticket), Some(until)) = (self.passes_on, released.until) {
+            self.client.relay.pass_on(self.key(), ticket, until);
+        }
+        Ok(released)
     }
 
     pub(crate) fn lost_error(&self, loss: Loss) -> Error {
@@ -297,7 +311,7 @@ mod tests {
             let place = Place { key, entry: held.entry() };
             let lease = Lease { id: LeaseId::Entry(place.clone()), ttl: Duration::from_secs(30) };
             let hold = client.believe(&place, &lease, client.now());
-            let inherited = Held::new(client.clone(), hold, client.note.clone(), None);
+            let inherited = Held::new(client.clone(), hold, client.note.clone(), None, None);
             assert_eq!(inherited.state(), State::Lost(Loss::Abandoned));
             assert_eq!(inherited.remaining(), Duration::ZERO);
             assert_eq!(inherited.release().await.unwrap_err().kind(), ErrorKind::Lost);

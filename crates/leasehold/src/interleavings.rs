@@ -200,6 +200,31 @@ fn a_release_between_a_waiters_look_and_its_sleep_wakes_it() {
     });
 }
 
+/// The store confirms the place of the second while the first passes the lock on, and hears of that only later.
+#[test]
+fn a_renewal_racing_a_turn_that_is_passed_on_lengthens_nothing() {
+    in_many_orders(|| {
+        let (store, agenda) = (store(), Arc::new(Mutex::new(Agenda::new())));
+        let (first, second) = (place(1), place(2));
+        enter(&store, &first);
+        enter(&store, &second);
+        let hold = Arc::new(Hold::new(second, TTL, at(29)));
+        locked(&agenda).seat(hold.clone(), at(10));
+
+        let keeper = thread::spawn({
+            let (store, agenda) = (store.clone(), agenda.clone());
+            move || keep_once(&agenda, &store, at(10))
+        });
+        locked(&agenda).borrow(at(10), &hold, at(15));
+        keeper.join().unwrap();
+        assert_eq!(hold.deadline(), Some(at(15)), "it outlasts the lease that it is held by");
+
+        block_on(store.leave(&first)).unwrap();
+        keep_once(&agenda, &store, at(14));
+        assert!(hold.deadline() > Some(at(15)), "the store says that it holds");
+    });
+}
+
 #[test]
 fn a_lease_handed_to_a_keeper_that_goes_to_sleep_is_not_slept_over() {
     in_many_orders(|| {

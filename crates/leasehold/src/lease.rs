@@ -6,3 +6,4 @@ pub(crate) mod driver;
 pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod parting;
+pub(crate) mod relay;

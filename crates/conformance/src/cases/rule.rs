@@ -267,6 +267,7 @@ impl<'a> History<'a> {
         let answer = stores[made.client].enter(&request).await;
         let ends = Ends::of(request.terms.holding, sent_at, world.now());
         let line = &mut self.lines[made.line];
+        let joins = line.members().all(|member| member.id != request.place.entry);
         let (said, expected) = (Entered::from_store(&answer)?, line.enter(&request, ends));
         let is_gone = returns && matches!(expected, Entered::Refused { .. });
         // Of one that is gone, a store may say who holds the key instead, or that it has become another kind of key.
@@ -282,8 +283,13 @@ impl<'a> History<'a> {
                 }
                 line.learn_ticket(request.place.entry, ticket)
             }
-            Ok(Standing::Waiting { seen, lease, .. }) => {
+            Ok(Standing::Waiting { turn, seen, lease, .. }) => {
                 made.seen = seen;
+                match turn {
+                    Some(turn) => line.learn_turn(request.place.entry, turn)?,
+                    None if self.able.relays && joins => return Err("it does not say whom it is behind".into()),
+                    None => {}
+                }
                 if self.able.sessions {
                     return Ok(());
                 }
@@ -304,8 +310,11 @@ impl<'a> History<'a> {
         for (at, answer) in at.iter().zip(answers) {
             let Made { request, line, .. } = &self.made[*at];
             let said = match answer {
-                Renewal::Renewed { ttl, yield_asked } => {
+                Renewal::Renewed { ttl, yield_asked, waits } => {
                     same("the renewed lease", &ttl, &LONG)?;
+                    if self.able.relays {
+                        same("whether it waits", &waits, &self.waits(*at))?;
+                    }
                     Some(yield_asked)
                 }
                 Renewal::Lost => None,

@@ -104,7 +104,7 @@ impl Etcd {
 
 impl Backend for Etcd {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { sessions: true, ..Capabilities::all() }
+        Capabilities { sessions: true, relays: false, ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {

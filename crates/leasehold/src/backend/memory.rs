@@ -17,7 +17,7 @@ use tokio::sync::broadcast;
 use crate::backend::notices::NoticeBoard;
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, EntryId, EntryView, Finding, KeyView, Lease, LeaseId, Note,
-    Notice, Page, Patience, Place, Query, Renewal, Request, Standing, Version,
+    Notice, Page, Patience, Place, Query, Renewal, Request, Standing, Turn, Version,
 };
 use crate::claim::{Capacity, Claim};
 use crate::clock::{Clock, Moment};
@@ -215,7 +215,8 @@ impl Memory {
         self.at(&place.key, |state, now| match state.find(place) {
             Some((line, at)) => {
                 line.extend(at, now.after(lease.ttl));
-                Renewal::Renewed { ttl: lease.ttl, yield_asked: line.entries[at].yield_asked }
+                let (yield_asked, waits) = (line.entries[at].yield_asked, at >= line.holders);
+                Renewal::Renewed { ttl: lease.ttl, yield_asked, waits }
             }
             None => Renewal::Lost,
         })
@@ -363,6 +364,7 @@ impl Line {
         }
         Standing::Waiting {
             ahead: Some(u32::try_from(at).unwrap_or(u32::MAX)),
+            turn: Some(Turn { ticket: entry.ticket, behind: self.entries[at - 1].ticket }),
             lease: Some(lease),
             seen: Version(entry.version),
             recheck_in: self.recheck_in(at, now),

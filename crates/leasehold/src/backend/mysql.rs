@@ -392,7 +392,7 @@ impl Backend for MySql {
     fn capabilities(&self) -> Capabilities {
         // A row of Spring's has one owner.
         let shares = !self.shared.is_spring();
-        Capabilities { shared: shares, counted: shares, pushes: false, ..Capabilities::all() }
+        Capabilities { shared: shares, counted: shares, pushes: false, relays: false, ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
@@ -478,7 +478,9 @@ impl Backend for MySql {
                     true => self.shared.renew_rows(batch).await,
                 };
                 renewals.extend(batch.iter().map(|lease| match renewed.get(entry(lease)) {
-                    Some(Ok(yield_asked)) => Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked },
+                    Some(Ok(yield_asked)) => {
+                        Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked, waits: false }
+                    }
                     Some(Err(error)) => Renewal::Unknown(error.clone()),
                     None => Renewal::Lost,
                 }));

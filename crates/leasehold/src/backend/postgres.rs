@@ -219,7 +219,13 @@ impl Backend for Postgres {
     fn capabilities(&self) -> Capabilities {
         // A row of Spring's has one owner.
         let shares = self.shared.pool.settings.schema.layout == Layout::Canonical;
-        Capabilities { shared: shares, counted: shares, pushes: self.shared.hub.hears(), ..Capabilities::all() }
+        Capabilities {
+            shared: shares,
+            counted: shares,
+            pushes: self.shared.hub.hears(),
+            relays: false,
+            ..Capabilities::all()
+        }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {

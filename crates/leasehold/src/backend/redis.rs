@@ -236,10 +236,12 @@ async fn renew(wire: &Wire, leases: &[Lease]) -> Vec<Renewal> {
 
 impl Backend for Redis {
     fn capabilities(&self) -> Capabilities {
+        // A grant that replicas have to confirm is none that a client can make.
+        let able = Capabilities { relays: self.shared.settings.replicas == 0, ..Capabilities::all() };
         match self.shared.settings.layout {
-            Layout::Canonical => Capabilities::all(),
+            Layout::Canonical => able,
             // Its hash has one owner.
-            Layout::Redisson => Capabilities { shared: false, counted: false, ..Capabilities::all() },
+            Layout::Redisson => Capabilities { shared: false, counted: false, ..able },
         }
     }
 

@@ -259,7 +259,7 @@ impl Shared {
 
 impl Backend for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::all()
+        Capabilities { relays: false, ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {

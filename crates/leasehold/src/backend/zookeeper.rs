@@ -128,7 +128,7 @@ impl Drop for Shared {
 
 impl Backend for Zookeeper {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { sessions: true, ..Capabilities::all() }
+        Capabilities { sessions: true, relays: false, ..Capabilities::all() }
     }
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {

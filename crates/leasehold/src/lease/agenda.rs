@@ -71,6 +71,22 @@ impl Agenda {
         self.asleep_until
     }
 
+    /// From now on it is held by the lease of the entry before it, which is believed in until then. True if the keeper sleeps
+    /// past what is due for it now and must be woken.
+    pub(crate) fn borrow(&mut self, now: Moment, hold: &Hold, until: Moment) -> bool {
+        hold.borrow(until);
+        let Some(kept) = self.take(hold) else {
+            return false; // it is over
+        };
+        let left = now.until(until);
+        let due = if kept.under_way { until } else { now.after(deadline::renew_every(left)) };
+        let due = due.min(Moment::from_nanos(hold.seat.due.load(Relaxed)));
+        self.place(kept, due);
+        let must_wake = due < self.asleep_until;
+        self.asleep_until = due.min(self.asleep_until);
+        must_wake
+    }
+
     /// Stops keeping a lease, if it was kept.
     pub(crate) fn unseat(&mut self, hold: &Hold) -> bool {
         let taken = self.take(hold).is_some();
@@ -123,14 +139,23 @@ impl Agenda {
             return; // it was released meanwhile
         };
         kept.under_way = false;
+        let retry_at = |kept: &Kept| {
+            hold.deadline().map(|deadline| now.after(deadline::retry_in(hold.ttl(), kept.failures)).min(deadline))
+        };
         let due = match renewal {
-            Renewal::Renewed { ttl, yield_asked } => {
-                kept.failures = 0;
+            Renewal::Renewed { ttl, yield_asked, waits } => {
                 if *yield_asked {
                     hold.ask_to_yield();
                 }
-                let due = sent_at.after(deadline::renew_every(*ttl).mul_f64(jitter));
-                hold.extend(now, deadline::believe_until(sent_at, *ttl)).then_some(due)
+                if *waits && hold.is_borrowed() {
+                    // The store has yet to hear that the entry before it has left.
+                    kept.failures += 1;
+                    retry_at(&kept)
+                } else {
+                    kept.failures = 0;
+                    let due = sent_at.after(deadline::renew_every(*ttl).mul_f64(jitter));
+                    hold.extend(now, deadline::believe_until(sent_at, *ttl)).then_some(due)
+                }
             }
             Renewal::Lost => {
                 hold.lose(Loss::Gone);
@@ -139,7 +164,7 @@ impl Agenda {
             Renewal::Unknown(_) => {
                 kept.failures += 1;
                 hold.doubt();
-                hold.deadline().map(|deadline| now.after(deadline::retry_in(hold.ttl(), kept.failures)).min(deadline))
+                retry_at(&kept)
             }
         };
         match due {

@@ -46,8 +46,8 @@ pub enum State {
 
 /// An entry's state, shared between its guard and the keeper.
 ///
-/// One word holds everything that decides: `deadline << 1 | suspect`, or one of the final values at the very top. Each
-/// change is a compare-and-swap from a value that is not final, so whichever of release, loss and renewal comes first
+/// One word holds everything that decides: `deadline << 2 | borrowed << 1 | suspect`, or one of the final values at the very
+/// top. Each change is a compare-and-swap from a value that is not final, so whichever of release, loss and renewal comes first
 /// wins, and nothing leads back from the end.
 pub(crate) struct Hold {
     pub(crate) place: Place,
@@ -68,6 +68,9 @@ pub(crate) struct Seat {
 }
 
 const SUSPECT: u64 = 1;
+/// It is held by the lease of the entry before it, until the store says that this one holds.
+const BORROWED: u64 = 2;
+const FLAGS: u32 = 2;
 const FINAL: u64 = u64::MAX - 3;
 const RELEASED: u64 = FINAL;
 const EXPIRED: u64 = FINAL + 1;
@@ -92,11 +95,29 @@ fn loss_of(word: u64) -> Option<Loss> {
     }
 }
 
+/// What a hold was that its owner ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// Until when it would have been believed in, unless that was in doubt.
+    pub(crate) until: Option<Moment>,
+    /// Whether the store had yet to say that it holds.
+    pub(crate) borrowed: bool,
+}
+
+fn deadline_of(word: u64) -> Moment {
+    Moment::from_nanos(word >> FLAGS)
+}
+
+fn word_until(deadline: Moment) -> u64 {
+    // A lease that would end in a hundred years ends a little sooner.
+    deadline.as_nanos().min((FINAL >> FLAGS) - 1) << FLAGS
+}
+
 impl Hold {
     pub(crate) fn new(place: Place, ttl: Duration, deadline: Moment) -> Self {
         Self {
             place,
-            word: AtomicU64::new(deadline.as_nanos() << 1),
+            word: AtomicU64::new(word_until(deadline)),
             ttl: AtomicU64::new(nanos(ttl)),
             yield_asked: AtomicBool::new(false),
             seat: Seat::default(),
@@ -116,7 +137,7 @@ impl Hold {
     /// The deadline, or `None` once it is over. Says nothing about whether the deadline has passed.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         let word = self.word.load(Acquire);
-        (word < FINAL).then_some(Moment::from_nanos(word >> 1))
+        (word < FINAL).then(|| deadline_of(word))
     }
 
     /// What it is at `now`. Finding the deadline passed makes the loss final, so that a renewal still on its way cannot
@@ -134,16 +155,28 @@ impl Hold {
 
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
         match self.expire(now) {
-            word if word < FINAL => now.until(Moment::from_nanos(word >> 1)),
+            word if word < FINAL => now.until(deadline_of(word)),
             _ => Duration::ZERO,
         }
     }
 
-    /// A renewal was confirmed. False if it is over: then the confirmation changes nothing.
+    /// A renewal was confirmed, by a store that says what it was asked for: of one that holds, that it holds. False if it
+    /// is over: then the confirmation changes nothing.
     pub(crate) fn extend(&self, now: Moment, until: Moment) -> bool {
         self.expire(now);
         // A confirmation may arrive after that of a later renewal; it must not shorten what that one gave.
-        self.change(|word| Some((until.as_nanos() << 1).max(word & !SUSPECT)))
+        self.change(|word| Some(word_until(until).max(word & !(SUSPECT | BORROWED))))
+    }
+
+    /// Holds by the lease of the entry before it, which is believed in until then. No renewal of its own place counts before
+    /// the store says that this one holds: that other lease may be all that keeps strangers out.
+    pub(crate) fn borrow(&self, until: Moment) {
+        self.change(|word| Some(word_until(until).min(word & !BORROWED & !SUSPECT) | word & SUSPECT | BORROWED));
+    }
+
+    pub(crate) fn is_borrowed(&self) -> bool {
+        let word = self.word.load(Acquire);
+        word < FINAL && word & BORROWED != 0
     }
 
     /// A renewal did not come through, or the clock cannot be trusted.
@@ -160,10 +193,12 @@ impl Hold {
     }
 
     /// Ends it on the owner's wish. `Err` if it was lost before: then somebody else may have held the key meanwhile.
-    pub(crate) fn release(&self, now: Moment) -> Result<(), Loss> {
+    pub(crate) fn release(&self, now: Moment) -> Result<Released, Loss> {
         self.expire(now);
         match self.word.fetch_update(AcqRel, Acquire, |word| (word < FINAL).then_some(RELEASED)) {
-            Ok(_) => Ok(()),
+            Ok(word) => {
+                Ok(Released { until: (word & SUSPECT == 0).then(|| deadline_of(word)), borrowed: word & BORROWED != 0 })
+            }
             Err(word) => Err(loss_of(word).unwrap_or(Loss::Gone)),
         }
     }
@@ -204,10 +239,10 @@ impl Hold {
     /// Makes a passed deadline final, and returns the word.
     fn expire(&self, now: Moment) -> u64 {
         let word = self.word.load(Acquire);
-        if word >= FINAL || now.as_nanos() < word >> 1 {
+        if word >= FINAL || now < deadline_of(word) {
             return word;
         }
-        if self.change(|word| (now.as_nanos() >= word >> 1).then_some(EXPIRED)) {
+        if self.change(|word| (now >= deadline_of(word)).then_some(EXPIRED)) {
             self.changed.notify_waiters();
         }
         self.word.load(Acquire)
@@ -227,7 +262,7 @@ impl fmt::Debug for Hold {
         match loss_of(word) {
             Some(loss) => hold.field("lost", &loss),
             None if word == RELEASED => hold.field("released", &true),
-            None => hold.field("until", &Moment::from_nanos(word >> 1)).field("suspect", &(word & SUSPECT != 0)),
+            None => hold.field("until", &deadline_of(word)).field("suspect", &(word & SUSPECT != 0)),
         };
         hold.finish_non_exhaustive()
     }

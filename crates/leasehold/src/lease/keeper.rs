@@ -52,6 +52,14 @@ impl Keeper {
         }
     }
 
+    /// Lets the lease be held by that of the entry before it, which is believed in until then.
+    pub(crate) fn borrow(&self, now: Moment, hold: &Hold, until: Moment) {
+        let must_wake = locked(&self.shared.agenda).borrow(now, hold, until);
+        if must_wake {
+            self.shared.wake.notify_one();
+        }
+    }
+
     /// Stops renewing the lease. A renewal that is under way may still arrive, and finds nothing to renew.
     pub(crate) fn forget(&self, hold: &Hold) {
         locked(&self.shared.agenda).unseat(hold);

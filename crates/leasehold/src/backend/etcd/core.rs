@@ -115,7 +115,7 @@ impl Core {
                 Ok(Alive::Confirmed | Alive::Known) => {
                     let ttl = own.session.left(asked_at);
                     self.roster.is_believed_until(own.place.entry, asked_at.after(ttl));
-                    Renewal::Renewed { ttl, yield_asked: own.fate.yield_asked() }
+                    Renewal::Renewed { ttl, yield_asked: own.fate.yield_asked(), waits: false }
                 }
             }
         };

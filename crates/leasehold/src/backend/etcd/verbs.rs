@@ -199,7 +199,7 @@ impl Core {
             Stand::Waiting { ahead, .. } => {
                 let recheck_in = queue::recheck_in(ahead.unwrap_or(1), Duration::MAX);
                 let seen = Version(revision.cast_unsigned());
-                Standing::Waiting { ahead: *ahead, lease: Some(lease), seen, recheck_in }
+                Standing::Waiting { ahead: *ahead, turn: None, lease: Some(lease), seen, recheck_in }
             }
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn standing(row: &Row, request: &Request) -> Result<Standing> {
             let (ahead, holders) = (count(row, "ahead")?, count(row, "holders")?);
             let recheck_in = recheck_in(ahead, holders, soonest()?, true);
             let lease = Some(Lease { id: LeaseId::Entry(place.clone()), ttl: terms.waiting });
-            Ok(Standing::Waiting { ahead: Some(ahead), lease, seen: Version(0), recheck_in })
+            Ok(Standing::Waiting { ahead: Some(ahead), turn: None, lease, seen: Version(0), recheck_in })
         }
         "refused" => Ok(Standing::Refused { held_by: Vec::new(), recheck_in: recheck_in(1, 1, soonest()?, false) }),
         "gone" => Ok(gone()),

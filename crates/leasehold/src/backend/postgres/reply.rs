@@ -42,7 +42,7 @@ pub(super) fn standing(row: &Row, request: &Request, polled: bool) -> Result<Sta
             let (ahead, holders) = (count(row, "ahead")?, count(row, "holders")?);
             let recheck_in = recheck_in(ahead, holders, soonest()?, polled);
             let lease = Some(lease(terms.waiting));
-            Ok(Standing::Waiting { ahead: Some(ahead), lease, seen: Version(0), recheck_in })
+            Ok(Standing::Waiting { ahead: Some(ahead), turn: None, lease, seen: Version(0), recheck_in })
         }
         "refused" => {
             let held_by = held(&place.key, &column::<String>(row, "line")?)?.holders;
@@ -77,7 +77,7 @@ pub(super) fn renewal(renewed: &Result<HashMap<Vec<u8>, bool>>, lease: &Lease) -
     match renewed {
         Err(error) => Renewal::Unknown(error.clone()),
         Ok(renewed) => match renewed.get(&place.entry.0.to_be_bytes()[..]) {
-            Some(yield_asked) => Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked },
+            Some(yield_asked) => Renewal::Renewed { ttl: lease.ttl, yield_asked: *yield_asked, waits: false },
             None => Renewal::Lost,
         },
     }

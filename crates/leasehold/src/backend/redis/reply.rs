@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::backend::redis::command::Digits;
 use crate::backend::{
-    Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Place, Renewal, Request, Standing, Version,
+    Departure, EntryId, EntryView, KeyView, Lease, LeaseId, Note, Place, Renewal, Request, Standing, Turn, Version,
 };
 use crate::claim::{Capacity, Claim};
 use crate::error::{Error, ErrorKind, Result};
@@ -117,6 +117,7 @@ pub(super) fn standing(answer: &Value, request: &Request) -> Result<Standing> {
             let recheck_in = recheck(ahead, parts.int(3)?, parts.int(4)?);
             Ok(Standing::Waiting {
                 ahead: Some(ahead),
+                turn: parts.turn(5)?,
                 lease: Some(lease(parts.span(2)?)),
                 seen: Version(0),
                 recheck_in,
@@ -186,7 +187,7 @@ pub(super) fn departure(answer: &Value) -> Result<Departure> {
 pub(super) fn renewal(answer: &Value, ttl: Duration) -> Renewal {
     match answer {
         Value::Int(0) => Renewal::Lost,
-        Value::Int(wanted @ 1..=2) => Renewal::Renewed { ttl, yield_asked: *wanted == 2 },
+        Value::Int(said @ 1..=4) => Renewal::Renewed { ttl, yield_asked: *said % 2 == 0, waits: *said > 2 },
         _ => Renewal::Unknown(nonsense()),
     }
 }
@@ -279,6 +280,14 @@ impl<'a> Parts<'a> {
 
     fn natural(&self, at: usize) -> Result<u64> {
         u64::try_from(self.int(at)?).map_err(|_| nonsense())
+    }
+
+    /// The ticket and whom it is behind, or nothing.
+    fn turn(&self, at: usize) -> Result<Option<Turn>> {
+        if self.0.len() <= at {
+            return Ok(None);
+        }
+        Ok(Some(Turn { ticket: Ticket(self.natural(at)?), behind: Ticket(self.natural(at + 1)?) }))
     }
 
     fn span(&self, at: usize) -> Result<Duration> {

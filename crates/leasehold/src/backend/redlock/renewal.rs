@@ -93,7 +93,7 @@ fn note(kept: &mut [Kept], server: usize, reply: Result<Reply>) {
 
 fn renewal(kept: &Kept) -> Renewal {
     match kept.tally.verdict() {
-        Some(true) => Renewal::Renewed { ttl: kept.ttl, yield_asked: kept.yield_asked },
+        Some(true) => Renewal::Renewed { ttl: kept.ttl, yield_asked: kept.yield_asked, waits: false },
         Some(false) => Renewal::Lost,
         None => {
             let why = format!("{} servers have extended it, which is no majority", kept.tally.yes());

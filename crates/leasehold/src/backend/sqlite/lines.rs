@@ -133,7 +133,8 @@ impl<'a> Lines<'a> {
             return Err(Error::new(ErrorKind::Full, full).at(key)); // which undoes the transaction
         }
         let recheck_in = queue::recheck_in(ahead, self.shortest_left(&line.holders));
-        let standing = Standing::Waiting { ahead: Some(ahead), lease: Some(lease), seen: Version(0), recheck_in };
+        let standing =
+            Standing::Waiting { ahead: Some(ahead), turn: None, lease: Some(lease), seen: Version(0), recheck_in };
         // Whoever holds it now, and whoever will hold it before us: should one of them die, nobody else might notice.
         let before: Option<String> = self.one(
             "SELECT client FROM entry WHERE namespace = ?1 AND name = ?2 AND ticket < ?3 ORDER BY ticket DESC LIMIT 1",
@@ -163,7 +164,11 @@ impl<'a> Lines<'a> {
         let renew = |lease: &Lease| {
             let LeaseId::Entry(place) = &lease.id;
             let renewed = self.extend(place.entry, lease.ttl)?;
-            Ok(renewed.map_or(Renewal::Lost, |yield_asked| Renewal::Renewed { ttl: lease.ttl, yield_asked }))
+            Ok(renewed.map_or(Renewal::Lost, |yield_asked| Renewal::Renewed {
+                ttl: lease.ttl,
+                yield_asked,
+                waits: false,
+            }))
         };
         leases.iter().map(renew).collect()
     }

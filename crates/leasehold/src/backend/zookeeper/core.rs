@@ -320,7 +320,7 @@ impl Core {
         self.waits(key, *id, line, at);
         let ahead = u32::try_from(at).unwrap_or(u32::MAX);
         let recheck_in = queue::recheck_in(ahead, Duration::MAX);
-        Ok(Standing::Waiting { ahead: Some(ahead), lease: Some(lease), seen: Version(0), recheck_in })
+        Ok(Standing::Waiting { ahead: Some(ahead), turn: None, lease: Some(lease), seen: Version(0), recheck_in })
     }
 
     fn waits(&self, key: &Key, id: EntryId, line: &Line, at: usize) {
@@ -472,7 +472,7 @@ impl Core {
                     let ttl = lease.ttl.min(left);
                     entry.ttl = lease.ttl;
                     entry.until = entry.until.max(asked_at.after(ttl));
-                    Renewal::Renewed { ttl, yield_asked: entry.yield_asked }
+                    Renewal::Renewed { ttl, yield_asked: entry.yield_asked, waits: false }
                 })
                 .unwrap_or(Renewal::Lost)
         };

@@ -5,13 +5,13 @@
 local HOLDING, WAITING, REFUSED, GONE, MISMATCH, FULL, IN_THE_WAY, OUT_OF_TICKETS = 1, 2, 3, 4, 5, 6, 7, 8
 local HOLDERS_SHOWN_MAX = 100
 
--- `before` is how many wait before it, if that is known.
-local function waiting(s, id, ttl, before)
+-- `before` is how many wait before it, `ticket` its own and `behind` a lower one with nobody in between, if that is known.
+local function waiting(s, id, ttl, before, ticket, behind)
   before = before or redis.call('ZRANK', s.queue, id)
   local ahead = before
   if s.used > 0 then ahead = ahead + redis.call('ZCARD', s.leases) - s.waiting end
   if s.holder or s.foreign then ahead = ahead + 1 end
-  return { WAITING, ahead, ttl, shortest_lease(s), s.foreign and before or -1 }
+  return { WAITING, ahead, ttl, shortest_lease(s), s.foreign and before or -1, tonumber(ticket), tonumber(behind) }
 end
 
 local function extend(s, id, ttl)
@@ -93,7 +93,8 @@ local function enter(s, channel, hold_ms, wait_ms, keep_ms, id, wants, note)
   end
   save(s, ttl, keep_ms)
   if free then return { HOLDING, tonumber(ticket), ttl } end
-  return waiting(s, id, ttl, s.waiting - 1)
+  local behind = s.waiting == 1 and s.holder and s.holder.ticket or ticket - 1
+  return waiting(s, id, ttl, s.waiting - 1, ticket, behind)
 end
 
 local id, channel, note = string.match(ARGV[1], '^(%x+) (%S+) (.*)$')

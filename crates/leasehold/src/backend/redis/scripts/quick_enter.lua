@@ -15,7 +15,7 @@ if ARGV[3] == 'xq0' then
       call('HSET', entries, id, 'x 4294967295 ' .. ticket .. string.sub(ARGV[1], 33), 'n', ticket)
       call('ZADD', KEYS[4], ends, id)
       call('ZADD', KEYS[3], ticket, id)
-      return { 2, before + 1, tonumber(ARGV[4]), math.min(call('PTTL', lock), first - now_ms), -1 }
+      return { 2, before + 1, tonumber(ARGV[4]), math.min(call('PTTL', lock), first - now_ms), -1, last + 1, last }
     end
   end
 end

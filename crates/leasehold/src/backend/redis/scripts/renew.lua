@@ -1,10 +1,11 @@
 -- Extends leases that have not ended, and never brings one back.
 --   ARGV: for each line: id, ttl
-local LOST, RENEWED, WANTED = 0, 1, 2
+-- Answers for each whether it was renewed, and adds what else there is to say: that its holder is asked to let go, that it waits.
+local LOST, RENEWED, WANTED, WAITS = 0, 1, 1, 2
 
 local function renew(s, id, ttl, now_ms)
   s.mark = read_mark(s.lock)
-  local field = redis.call('HMGET', s.entries, 'e', 'y' .. id)
+  local field, answer = redis.call('HMGET', s.entries, 'e', 'y' .. id), RENEWED
   if owner_of(s) == id then
     redis.call('PEXPIRE', s.lock, ttl)
     -- Its ticket is remembered as long as it is held, by the line if there is one.
@@ -12,9 +13,12 @@ local function renew(s, id, ttl, now_ms)
   else
     local ends = tonumber(redis.call('ZSCORE', s.leases, id) or 0)
     if ends <= now_ms then return LOST end
-    if not redis.call('ZSCORE', s.queue, id) then
-      if s.mark ~= SHARED then return LOST end
+    if redis.call('ZSCORE', s.queue, id) then
+      answer = answer + WAITS
+    elseif s.mark == SHARED then
       share_for(s, ttl)
+    else
+      return LOST
     end
     redis.call('ZADD', s.leases, math.max(ends, now_ms + ttl), id)
   end
@@ -22,7 +26,7 @@ local function renew(s, id, ttl, now_ms)
     redis.call('HSET', s.entries, 'e', text(now_ms + KEEP_MS + ttl))
     keep_for(s, KEEP_MS + ttl)
   end
-  return field[2] and WANTED or RENEWED
+  return field[2] and answer + WANTED or answer
 end
 
 local answers, now_ms = {}, math.floor(server_time() / 1000)
