@@ -257,7 +257,8 @@ enum Woken {
 
 impl<'a> Candidate<'a> {
     fn new(client: &'a Arc<Client>, wanted: &'a Wanted, limit: Limit) -> Self {
-        let place = Place { key: wanted.key.clone(), entry: client.chance.entry() };
+        // A client that has just not been refused is this process's own.
+        let place = Place { key: wanted.key.clone(), entry: client.chance.entry_of(client.note.pid) };
         Self { client, wanted, limit, place, entering: None, hold: None, turn: None, trace: Trace::None }
     }
 

@@ -46,9 +46,14 @@ impl Chance {
 
     /// A new entry's id. From the operating system, not from a generator of our own, whose next one could be guessed.
     pub(crate) fn entry(&self) -> EntryId {
+        self.entry_of(std::process::id())
+    }
+
+    /// The same for whoever knows which process this is, and need not ask again.
+    pub(crate) fn entry_of(&self, pid: u32) -> EntryId {
         match &self.seeded {
             Some(rng) => EntryId(rng.lock().expect("no panic under this lock").u128(..)),
-            None => self.ids.lock().expect("no panic under this lock").next(std::process::id()),
+            None => self.ids.lock().expect("no panic under this lock").next(pid),
         }
     }
 

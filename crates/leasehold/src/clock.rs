@@ -211,21 +211,23 @@ impl Timer {
 
     /// Sleeps for at least `span`.
     pub async fn sleep(&self, span: Duration) {
-        self.sleep_until(self.now().after(span)).await;
+        self.sleep_on(span, self.now().after(span)).await;
     }
 
     /// Sleeps until the clock shows at least `moment`.
     pub async fn sleep_until(&self, moment: Moment) {
-        loop {
-            let left = self.now().until(moment);
-            if left.is_zero() {
-                return;
-            }
+        self.sleep_on(self.now().until(moment), moment).await;
+    }
+
+    /// Until `moment`, which is `left` away.
+    async fn sleep_on(&self, mut left: Duration, moment: Moment) {
+        while !left.is_zero() {
             let sleep = {
                 let _on_driver = self.driver.as_ref().map(Handle::enter);
                 tokio::time::sleep(left)
             };
             sleep.await;
+            left = self.now().until(moment);
         }
     }
 

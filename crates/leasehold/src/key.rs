@@ -74,6 +74,14 @@ impl Key {
     }
 }
 
+#[cfg(feature = "redis")]
+impl Key {
+    /// Where its text lies. Copies have it in common.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+}
+
 /// The name, escaped for a reader: no control character, direction mark or invalid UTF-8 gets through.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

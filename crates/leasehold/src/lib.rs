@@ -124,6 +124,7 @@ mod chance;
 mod claim;
 mod client;
 pub mod clock;
+mod entry_map;
 mod error;
 pub mod fence;
 mod guard;

@@ -70,6 +70,11 @@ impl Store for Redlock {
         Some(self.0.iter().map(calls).sum())
     }
 
+    /// Beyond that, so many ask anew each time that servers do not answer in time.
+    fn waiters_max(&self) -> usize {
+        1000
+    }
+
     fn more<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Vec<Sample>> {
         Box::pin(async {
             if plan.turns == 0 {

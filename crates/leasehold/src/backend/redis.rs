@@ -47,7 +47,7 @@ use call::{Call, evalsha, many, millis};
 use health::Health;
 use hub::{Heard, Hub, Listener};
 use local::Local;
-use names::Names;
+use names::{Names, Spellings};
 use scripts::Script;
 use wire::{Settings, Wire};
 
@@ -72,6 +72,7 @@ struct Shared {
     wire: Arc<Wire>,
     hub: Arc<Hub>,
     near: Near<Local>,
+    spellings: Spellings,
 }
 
 impl Redis {
@@ -109,8 +110,8 @@ impl Redis {
         {
             tracing::warn!(target: "leasehold::redis", store = %name, "{finding}");
         }
-        let near = Near::new();
-        Ok(Self { shared: Arc::new(Shared { name, settings, eviction_accepted, io, wire, hub, near }) })
+        let (near, spellings) = (Near::new(), Spellings::new());
+        Ok(Self { shared: Arc::new(Shared { name, settings, eviction_accepted, io, wire, hub, near, spellings }) })
     }
 }
 
@@ -251,12 +252,13 @@ impl Backend for Redis {
             if request.patience == Patience::Queue {
                 shared.hub.expect(entry, request.claim);
             }
-            let names = Names::of(&request.place.key);
+            let names = shared.spellings.of(&request.place.key);
             let slot = names.slot();
             let alone = request.claim.is_exclusive() && request.note.value.is_none() && !request.returns;
             let guesses = alone && shared.settings.layout == Layout::Canonical;
-            let guess = if guesses { shared.hub.guess_ticket(&names) } else { None };
-            let answer = shared.call(Call::enter(names, request, shared.hub.server_ms(), guess)).await;
+            let now = shared.hub.server_us();
+            let guess = if guesses { shared.hub.guess_ticket(&names, now) } else { None };
+            let answer = shared.call(Call::enter(names, request, now / 1000, guess)).await;
             if shared.settings.layout == Layout::Redisson && answer.as_ref().is_ok_and(reply::waits_for_foreigner) {
                 shared.hub.expect_freedom(entry, Names::of(&request.place.key).freed());
             }
@@ -278,7 +280,7 @@ impl Backend for Redis {
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
         Box::pin(async {
-            let (shared, names) = (&self.shared, Names::of(&place.key));
+            let (shared, names) = (&self.shared, self.shared.spellings.of(&place.key));
             shared.hub.forget(place.entry);
             let alone = shared.settings.layout == Layout::Canonical && !shared.hub.has_line(names.slot());
             let answer = shared.call(Call::leave(names, place.entry, alone)).await?;

@@ -1,13 +1,14 @@
 //! What the keeper has to do and when: which leases to renew next, which deadlines end a belief. No clock, no I/O.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::backend::{EntryId, Notice, Renewal};
+use crate::backend::{Notice, Renewal};
 use crate::clock::Moment;
+use crate::entry_map::EntryMap;
 use crate::lease::deadline;
 use crate::lease::hold::{Hold, Loss, State};
 
@@ -19,7 +20,7 @@ use crate::lease::hold::{Hold, Loss, State};
 pub(crate) struct Agenda {
     seats: BTreeMap<(Moment, u64), Kept>,
     /// The same, by what the store calls them: when a session ends, it says something of each of them.
-    by_entry: HashMap<EntryId, Arc<Hold>>,
+    by_entry: EntryMap<Arc<Hold>>,
     last_number: u64,
     /// Until when the keeper sleeps. Whoever takes an earlier seat has to wake it.
     asleep_until: Moment,
@@ -43,7 +44,7 @@ pub(crate) struct Due {
 
 impl Agenda {
     pub(crate) fn new() -> Self {
-        Self { seats: BTreeMap::new(), by_entry: HashMap::new(), last_number: 0, asleep_until: Moment::FAR }
+        Self { seats: BTreeMap::new(), by_entry: EntryMap::default(), last_number: 0, asleep_until: Moment::FAR }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -16,6 +16,7 @@ use crate::backend::redis::reply;
 use crate::backend::{EntryId, Lease, LeaseId, Notice, Place, Standing};
 use crate::claim::Claim;
 use crate::clock::{Clock, Moment};
+use crate::entry_map::EntryMap;
 use crate::fence::Ticket;
 use crate::sync::locked;
 
@@ -35,7 +36,7 @@ pub(super) struct Hub {
     pub(super) notices: NoticeBoard,
     /// Whether a pushed grant may be believed by itself.
     push_suffices: bool,
-    waiters: Mutex<HashMap<EntryId, Waiter>>,
+    waiters: Mutex<EntryMap<Waiter>>,
     topics: Mutex<HashMap<String, Topic>>,
     /// A topic came or went.
     pub(super) stirred: Arc<Notify>,
@@ -118,17 +119,17 @@ impl Hub {
         self.server_us() / 1000
     }
 
-    fn server_us(&self) -> u64 {
+    /// The same in µs.
+    pub(super) fn server_us(&self) -> u64 {
         self.clock.now().as_nanos() / 1000 + self.server_lead_us.load(Relaxed)
     }
 
     /// A ticket that is most likely higher than any before it, as tickets follow the server's time. None for a key of a slot
     /// in which there was a line: it would not be asked for.
-    pub(super) fn guess_ticket(&self, names: &Names) -> Option<Guess> {
+    pub(super) fn guess_ticket(&self, names: &Names, now: u64) -> Option<Guess> {
         if self.has_line(names.slot()) {
             return None;
         }
-        let now = self.server_us();
         let next = |highest: u64| now.max(highest + 1);
         let before = self.highest.fetch_update(Relaxed, Relaxed, |highest| Some(next(highest))).ok()?;
         // Which key, and in which span of time: a use of it in the same span need not say again what was said then.

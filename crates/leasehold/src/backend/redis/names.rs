@@ -1,48 +1,61 @@
 //! Where a key's line lives on the server, and which slot of a cluster that is.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use percent_encoding::percent_decode;
 
 use crate::key::{Key, Namespace};
+use crate::sync::locked;
 
 /// What of a name stands as it is beside letters, digits, `-`, `_`, `.` and `:`. All that prints but for `%`, which encodes,
 /// and braces, which would move a key to another slot of a cluster and let one name reach into the side keys of another.
 const VERBATIM: &[u8] = b" !\"#$&'()*+,/;<=>?@[\\]^`|~";
 
-/// The keys of one line, one behind the other in one text. All lie in one slot: the side keys name the lock in braces.
+/// The keys of one line. Cheap to copy.
 #[derive(Clone, Debug)]
-pub(in crate::backend) struct Names {
-    text: String,
-    ends: [usize; 5],
+pub(in crate::backend) struct Names(Arc<Spelled>);
+
+/// One behind the other in one text. All lie in one slot: the side keys name the lock in braces.
+#[derive(Debug)]
+struct Spelled {
+    text: Box<str>,
+    ends: [u32; 5],
     slot: u16,
+    hash: u64,
 }
 
-impl Names {
-    pub(in crate::backend) fn of(key: &Key) -> Self {
+impl Spelled {
+    fn of(key: &Key) -> Self {
         let lock = lock_name(key);
         let slot = slot(lock.as_bytes());
         let mut text = String::with_capacity(lock.len() * 5 + 48);
         text.push_str(&lock);
-        let mut ends = [lock.len(); 5];
+        let mut ends = [lock.len() as u32; 5];
         for (nth, side) in ["tickets", "queue", "leases", "entries"].into_iter().enumerate() {
             for part in ["{", &lock, "}:", side] {
                 text.push_str(part);
             }
-            ends[nth + 1] = text.len();
+            ends[nth + 1] = text.len() as u32;
         }
-        Self { text, ends, slot }
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&lock);
+        Self { text: text.into(), ends, slot, hash }
+    }
+}
+
+impl Names {
+    pub(in crate::backend) fn of(key: &Key) -> Self {
+        Self(Arc::new(Spelled::of(key)))
     }
 
     /// What other programs look at.
     pub(in crate::backend) fn lock(&self) -> &str {
-        self.part(0..self.ends[0])
+        self.part(0, self.0.ends[0])
     }
 
     /// Where the entries are, and the channel on which observers of them listen.
     pub(super) fn entries(&self) -> &str {
-        self.part(self.ends[3]..self.ends[4])
+        self.part(self.0.ends[3], self.0.ends[4])
     }
 
     /// The channel on which Redisson says that the lock is free.
@@ -52,22 +65,49 @@ impl Names {
 
     /// Lock, tickets, queue, leases and entries: what every script is given, in its order.
     pub(super) fn all(&self) -> [&str; 5] {
-        let [lock, tickets, queue, leases, _] = self.ends;
-        let part = |from, to| self.part(from..to);
+        let [lock, tickets, queue, leases, _] = self.0.ends;
+        let part = |from, to| self.part(from, to);
         [self.lock(), part(lock, tickets), part(tickets, queue), part(queue, leases), self.entries()]
     }
 
     /// By which it is told from others in its slot.
     pub(super) fn hash(&self) -> u64 {
-        BuildHasherDefault::<DefaultHasher>::default().hash_one(self.lock())
+        self.0.hash
     }
 
     pub(in crate::backend) fn slot(&self) -> u16 {
-        self.slot
+        self.0.slot
     }
 
-    fn part(&self, range: Range<usize>) -> &str {
-        &self.text[range]
+    fn part(&self, from: u32, to: u32) -> &str {
+        &self.0.text[from as usize..to as usize]
+    }
+}
+
+/// Names that were made last. A lock is taken and given back, and often taken again, by copies of one key; and to spell it took
+/// us a twentieth of what a lock costs.
+pub(super) struct Spellings(Vec<Mutex<Option<Spelling>>>);
+
+struct Spelling {
+    key: Key,
+    names: Names,
+}
+
+/// How many are remembered.
+const SPELLINGS: usize = 1024;
+
+impl Spellings {
+    pub(super) fn new() -> Self {
+        Self((0..SPELLINGS).map(|_| Mutex::new(None)).collect())
+    }
+
+    pub(super) fn of(&self, key: &Key) -> Names {
+        // Texts lie some dozen bytes apart. One that is remembered here lives, so that no other lies where it does.
+        let mut remembered = locked(&self.0[key.address() / 64 % SPELLINGS]);
+        match &*remembered {
+            Some(known) if known.key.address() == key.address() => known.names.clone(),
+            _ => remembered.insert(Spelling { key: key.clone(), names: Names::of(key) }).names.clone(),
+        }
     }
 }
 
@@ -130,6 +170,17 @@ mod tests {
 
     fn key(namespace: &str, name: &[u8]) -> Key {
         Key::new(&Namespace::new(namespace).unwrap(), name).unwrap()
+    }
+
+    #[test]
+    fn a_spelling_is_remembered_for_copies_of_its_key_and_for_no_other() {
+        let spellings = Spellings::new();
+        let keys: Vec<Key> = (0..3 * SPELLINGS).map(|nth| key("lock", nth.to_string().as_bytes())).collect();
+        for key in keys.iter().chain(&keys) {
+            let names = spellings.of(key);
+            assert_eq!(names.all(), Names::of(key).all());
+            assert!(Arc::ptr_eq(&spellings.of(&key.clone()).0, &names.0));
+        }
     }
 
     #[test]
