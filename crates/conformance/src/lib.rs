@@ -92,6 +92,7 @@ macro_rules! conformance {
                 a_lock_is_not_passed_on_past_another_client
                 a_turn_that_is_passed_on_to_somebody_who_gives_up_goes_to_the_next
                 leadership_is_not_passed_on_before_the_store_knows
+                a_crowd_of_two_clients_takes_turns_without_a_loss
             }
             $crate::for_each_case! { $fixture; waiting:
                 a_missed_wake_up_costs_at_most_one_recheck

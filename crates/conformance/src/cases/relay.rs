@@ -1,8 +1,10 @@
 //! Tasks of one client that stand in line one behind the other pass the lock on before the store knows, where it can be
 //! ([`Capabilities::relays`](leasehold::backend::Capabilities::relays)); and never for longer than the store would agree to.
 
+use std::sync::{Arc, Mutex};
+
 use leasehold::{ErrorKind, Guard, Loss};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{Client, Fault, Verb, World};
 
@@ -157,4 +159,32 @@ pub async fn leadership_is_not_passed_on_before_the_store_knows(world: World) {
     client.faults.heal();
     second.await.unwrap().resign().await.unwrap();
     let _ = resigning.await.unwrap();
+}
+
+/// Tasks of two clients in any order, so that some are neighbours and some are not, and all come back again and again.
+pub async fn a_crowd_of_two_clients_takes_turns_without_a_loss(world: World) {
+    const TASKS: usize = 100;
+    const TURNS: usize = 5;
+    let clients = [world.client().await, world.client().await];
+    if !clients[0].capabilities().relays {
+        return;
+    }
+    let last = Arc::new(Mutex::new(None));
+    let mut tasks = JoinSet::new();
+    for nth in 0..TASKS {
+        let (mutex, last) = (clients[nth % 2].mutex(NAME).unwrap(), last.clone());
+        tasks.spawn(async move {
+            for turn in 0..TURNS {
+                let guard = mutex.lock().await.unwrap();
+                let before = last.lock().unwrap().replace(guard.token());
+                assert!(before < Some(guard.token()), "{before:?} was followed by {}", guard.token());
+                let entry = guard.entry();
+                guard.release().await.unwrap_or_else(|error| panic!("task {nth}, turn {turn}, {entry}: {error}"));
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    world.until_deserted(&clients[0], NAME).await;
 }

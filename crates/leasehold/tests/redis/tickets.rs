@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::backend::redis::Redis;
-use leasehold::backend::{Backend, EntryId, Note, Patience, Place, Request, Standing, Terms};
+use leasehold::backend::{Backend, Departure, EntryId, Note, Patience, Place, Request, Standing, Terms};
 use leasehold::{Claim, Key, Namespace};
 use leasehold_testbed::redis::Server;
 
@@ -60,6 +60,11 @@ async fn whoever_came_in_without_a_ticket_that_counts_goes_behind_those_who_came
     let looks = Request { returns: true, ..since };
     let Standing::Holding { ticket, .. } = other.enter(&looks).await.unwrap() else { panic!("it is its turn") };
     assert!(ticket.0 > last);
+
+    assert_eq!(other.leave(&looks.place).await.unwrap(), Departure::WasHolding);
+    let looks = Request { returns: true, ..early };
+    let standing = one.enter(&looks).await.unwrap();
+    assert!(matches!(standing, Standing::Holding { .. }), "it has lost its new place: {standing:?}");
 }
 
 #[tokio::test]

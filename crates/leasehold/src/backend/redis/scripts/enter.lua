@@ -74,6 +74,8 @@ local function enter(s, channel, hold_ms, wait_ms, keep_ms, id, wants, note)
     save(s)
     return refusal
   end
+  -- If it was taken for the holder before, without a ticket that counts, then what is forgotten of that one is not this.
+  if s.before == id then s.before = '' end
   if observed == '1' then observe(s) end
   local ttl = free and hold_ms or wait_ms
   if claim == 'x' and free then
