@@ -472,12 +472,17 @@ mod tests {
 
         #[test]
         fn whatever_is_answered_to_leaving_or_renewing_is_understood_or_in_doubt(answer in value()) {
-            let known = matches!(answer, Value::Int(0..=2));
-            prop_assert_eq!(departure(&answer).is_ok(), known);
-            match renewal(&answer, TTL) {
-                Renewal::Lost => prop_assert_eq!(answer, Value::Int(0)),
-                Renewal::Renewed { ttl, .. } => prop_assert!(known && ttl == TTL),
-                Renewal::Unknown(error) => prop_assert!(!known && error.fate() == crate::error::Fate::Unknown),
+            prop_assert_eq!(departure(&answer).is_ok(), matches!(answer, Value::Int(0..=2)));
+            match (renewal(&answer, TTL), answer) {
+                (Renewal::Lost, answer) => prop_assert_eq!(answer, Value::Int(0)),
+                (Renewal::Renewed { ttl, yield_asked, waits }, Value::Int(said @ 1..=4)) => {
+                    prop_assert_eq!((ttl, yield_asked, waits), (TTL, said == 2 || said == 4, said >= 3));
+                }
+                (Renewal::Renewed { .. }, answer) => prop_assert!(false, "{:?} was understood", answer),
+                (Renewal::Unknown(error), answer) => {
+                    prop_assert!(!matches!(answer, Value::Int(0..=4)));
+                    prop_assert_eq!(error.fate(), crate::error::Fate::Unknown);
+                }
             }
         }
 
