@@ -5,6 +5,7 @@
 
 mod etcd;
 mod list;
+mod redis;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +46,7 @@ struct Suite {
 const RUN_MAX: Duration = Duration::from_secs(120);
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    list::MUTANTS.iter().chain(etcd::MUTANTS)
+    list::MUTANTS.iter().chain(redis::MUTANTS).chain(etcd::MUTANTS)
 }
 
 pub(crate) fn run(names: &[&str]) -> Result {
