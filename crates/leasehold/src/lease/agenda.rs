@@ -57,6 +57,11 @@ impl Agenda {
         hold.seat.number.store(self.last_number, Relaxed);
         self.by_entry.insert(hold.place.entry, hold.clone());
         self.place(Kept { hold, under_way: false, failures: 0 }, due);
+        self.sleeps_past(due)
+    }
+
+    /// Whether the keeper has to be woken for what falls due then. It is told once.
+    fn sleeps_past(&mut self, due: Moment) -> bool {
         let must_wake = due < self.asleep_until;
         self.asleep_until = due.min(self.asleep_until);
         must_wake
@@ -83,9 +88,7 @@ impl Agenda {
         let due = if kept.under_way { until } else { now.after(deadline::renew_every(left)) };
         let due = due.min(Moment::from_nanos(hold.seat.due.load(Relaxed)));
         self.place(kept, due);
-        let must_wake = due < self.asleep_until;
-        self.asleep_until = due.min(self.asleep_until);
-        must_wake
+        self.sleeps_past(due)
     }
 
     /// Stops keeping a lease, if it was kept.

@@ -84,8 +84,8 @@ impl Names {
     }
 }
 
-/// Names that were made last. A lock is taken and given back, and often taken again, by copies of one key; and to spell it took
-/// us a twentieth of what a lock costs.
+/// Names that were made last. A lock is taken and given back, and often taken again, by copies of one key, which need not be
+/// spelled each time.
 pub(super) struct Spellings(Vec<Mutex<Option<Spelling>>>);
 
 struct Spelling {
