@@ -183,7 +183,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 let (client, yield_asked) = (self.client, false);
                 let entry = Entry { id, client, ticket, claim, note, entered_at: now, expires_at, yield_asked, version: 0, waker: None };
                 state.join(&place.key, entry);
-                Renewal::Renewed { ttl: lease.ttl, yield_asked: false }
+                Renewal::Renewed { ttl: lease.ttl, yield_asked: false, waits: false }
             }
 ",
         suite: RACES,
