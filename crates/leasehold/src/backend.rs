@@ -30,7 +30,7 @@ mod sql;
 pub mod sqlite;
 #[cfg(feature = "_network")]
 mod tls;
-#[cfg(any(feature = "etcd", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "redis"))]
 mod to_its_end;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;

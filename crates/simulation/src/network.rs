@@ -17,6 +17,9 @@ use crate::record::Record;
 use crate::scenario::{Flaw, Network};
 use crate::server::{Message, Server};
 
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How soon a connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(100);
 
@@ -421,12 +424,17 @@ impl Node for Link {
     fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Reply>> {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(self.net.clone().carry(self.client, self.server, ask, answer));
-        Box::pin(async {
-            match answered.await {
-                Ok(reply) => reply,
-                // It was lost: nobody will ever say so.
-                Err(_) => std::future::pending().await,
-            }
+        let timer = self.net.timer.clone();
+        Box::pin(async move {
+            let answered = async {
+                match answered.await {
+                    Ok(reply) => reply,
+                    // It was lost: nobody will ever say so.
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            let overdue = || Error::new(ErrorKind::Unreachable, "no answer in time").with_unknown_fate();
+            timer.within(PATIENCE, answered).await.unwrap_or_else(|| Err(overdue()))
         })
     }
 
@@ -482,8 +490,9 @@ impl fmt::Display for Told<'_> {
                 f.write_str("extend")?;
                 leases.iter().try_for_each(|lease| write!(f, " {:06x}", short(lease.place.entry)))
             }
-            Ask::Release { place, bar, .. } => {
-                write!(f, "release {:06x}{}", short(place.entry), if bar.is_some() { " for good" } else { "" })
+            Ask::Release(release) => {
+                let for_good = if release.bar.is_some() { " for good" } else { "" };
+                write!(f, "release {:06x}{for_good}", short(release.place.entry))
             }
             Ask::Wish(place) => write!(f, "wish {:06x}", short(place.entry)),
             Ask::Survey { .. } => f.write_str("survey"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold::Key;
 use leasehold::backend::redlock::node::{
-    Ask, Epoch, Extended, Extension, Grant, Memory, Reply, SeenEntry, Sight, freed_channel,
+    Ask, Epoch, Extended, Extension, Grant, Memory, Release, Reply, SeenEntry, Sight, freed_channel,
 };
 use leasehold::backend::{EntryId, Finding, Note, Place};
 
@@ -112,7 +112,8 @@ impl Server {
             Ask::Grant(grant) => self.grant(grant, now_ms),
             Ask::Commit { place, token, epoch } => done(self.commit(place, *token, *epoch, now_ms)),
             Ask::Extend(leases) => Reply::Extended(leases.iter().map(|lease| self.extend(lease, now_ms)).collect()),
-            Ask::Release { place, bar, held, by } => {
+            Ask::Release(release) => {
+                let Release { place, bar, held, by, .. } = &**release;
                 if let Some(bar) = bar {
                     self.left.insert((place.key.clone(), place.entry), now_ms + millis(*bar));
                 }

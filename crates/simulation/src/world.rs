@@ -125,7 +125,6 @@ impl World {
                 seed: Some(self.chance(|chance| chance.u64(..))),
                 longest: LONGEST,
                 accept_blank: first,
-                ..Settings::default()
             };
             if let Ok(store) = Redlock::over(nodes, settings).await {
                 let seed = self.chance(|chance| chance.u64(..));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use leasehold::backend::redlock::Redlock;
 use leasehold::backend::redlock::node::{
-    Ask, Epoch, Extension, Grant, Memory, Node, Push, Reply, Sight, freed_channel,
+    Ask, Epoch, Extension, Grant, Memory, Node, Push, Release, Reply, Sight, Spelled, freed_channel,
 };
 use leasehold::backend::{EntryId, Note, Place};
 use leasehold::clock::{Clock, Timer};
@@ -78,7 +78,8 @@ fn channel(entry: u128) -> String {
 fn grant(place: Place, shared: bool, ttl: Duration, guess: u64) -> Grant {
     let channel = channel(place.entry.0 >> 100).into();
     let guess = if shared { 0 } else { guess };
-    Grant { place, shared, ttl, guess, channel, note: Note { owner: "somebody".into(), ..Note::default() } }
+    let note = Note { owner: "somebody".into(), ..Note::default() };
+    Grant { place, shared, ttl, guess, channel, note, spelled: Spelled::default() }
 }
 
 /// A reply without what two servers cannot have in common: times, and who they are.
@@ -140,7 +141,8 @@ fn some_request(chance: &mut fastrand::Rng, epoch: Epoch, ids: &mut [u128; OWNER
             }
             let bar = (chance.u8(0..6) == 0).then_some(BRIEF);
             let by = if chance.bool() { channel(id) } else { "redlock:stranger".into() }.into();
-            Ask::Release { place: place(key, former), bar, held: chance.bool(), by }
+            let (place, held, spelled) = (place(key, former), chance.bool(), Spelled::default());
+            Ask::Release(Arc::new(Release { place, bar, held, by, spelled }))
         }
         9 => Ask::Wish(place(key, id)),
         10 => Ask::Inspect((0..3).map(|key| place(key, 1).key).collect()),
@@ -155,7 +157,7 @@ fn a_simulated_server_answers_as_a_real_one_does() {
     let url = format!("redlock://127.0.0.1:{},127.0.0.1:1,127.0.0.1:2", server.port());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let real = Redlock::builder(&url).unwrap().into_nodes().remove(0);
+        let real = Redlock::builder(&url).unwrap().nodes().remove(0);
         let timer = Timer::on_callers_runtime(Clock::boot());
         let mut pushes = real.pushes();
         let channels: Vec<String> =
@@ -173,7 +175,7 @@ fn a_simulated_server_answers_as_a_real_one_does() {
             for _ in 0..REQUESTS {
                 let ask = some_request(&mut chance, both.epoch, &mut ids);
                 let brief = matches!(&ask, Ask::Grant(grant) if grant.ttl == BRIEF)
-                    || matches!(&ask, Ask::Release { bar: Some(_), .. });
+                    || matches!(&ask, Ask::Release(release) if release.bar.is_some());
                 both.ask(ask).await;
                 if brief {
                     both.pass().await;

@@ -12,13 +12,35 @@ const REDIS: Suite = Suite {
 /// The conformance suite on Redis.
 const REDIS_CASES: Suite =
     Suite { package: "crates/conformance", target: "--package leasehold-conformance --test redis", interleaved: false };
-/// What a quorum decides.
+/// What a quorum decides, and what a connection does.
 const QUORUM: Suite = Suite { target: "--package leasehold --lib --features redis,tls", ..UNIT };
 /// A majority of real Redis servers.
 const REDLOCK: Suite = Suite { target: "--package leasehold --test redlock --features redis,tls", ..UNIT };
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // One server.
+    Mutant {
+        name: "redis_nobody_reads_after_the_last_answer",
+        broken: "The connection's own task is not told when there is something to read again.",
+        file: "crates/leasehold/src/backend/redis/pipe.rs",
+        find: "Some(waker) if is_own_task => self.inner.turn(None, &mut Context::from_waker(&waker)),",
+        replace: "Some(_) if is_own_task => {}",
+        suite: QUORUM,
+        tests: &[
+            "backend::redis::pipe::tests::a_request_that_is_alone_wakes_nobody_else_and_what_comes_after_its_answer_is_heard",
+        ],
+    },
+    Mutant {
+        name: "redlock_silence_goes_unnoticed",
+        broken: "A server that says nothing is asked again and again.",
+        file: "crates/leasehold/src/backend/redlock/breaker.rs",
+        find: "None if self.is_silent(now) => {",
+        replace: "None if false => {",
+        suite: QUORUM,
+        tests: &[
+            "backend::redlock::breaker::tests::a_server_that_says_nothing_for_longer_than_it_is_waited_for_is_left_alone_until_it_speaks",
+        ],
+    },
     Mutant {
         name: "redis_calls_everybody_a_holder",
         broken: "A renewal on Redis does not tell an entry that waits from one that holds.",

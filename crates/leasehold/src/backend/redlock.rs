@@ -6,6 +6,7 @@
 
 mod address;
 mod admission;
+mod alarm;
 mod attempt;
 mod breaker;
 mod checkup;
@@ -22,6 +23,7 @@ mod scripts;
 mod token;
 mod view;
 mod waiting;
+mod ways;
 mod wording;
 
 use std::fmt;
@@ -42,6 +44,7 @@ use crate::backend::redlock::core::Core;
 use crate::backend::redlock::member::Member;
 use crate::backend::redlock::node::{Ask, Node, Push, Reply, Sight};
 use crate::backend::redlock::quorum::Tally;
+use crate::backend::redlock::ways::{Neighbourhood, Nodes};
 use crate::backend::{
     Annotation, Asked, Backend, Capabilities, Departure, EntryId, Finding, KeyView, Lease, Note, Notice, Page, Place,
     Query, Renewal, Request, Standing, Version,
@@ -67,6 +70,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 pub struct Redlock {
     core: Arc<Core>,
     name: String,
+    /// `None`: the servers are reached in one way only.
+    neighbourhood: Option<Neighbourhood>,
     /// The thread of the connections, which ends with this. `None`: they are on the runtime that this was made on.
     io: Option<IoThread>,
 }
@@ -83,8 +88,6 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// The longest lease.
     pub longest: Duration,
-    /// How long an answer is waited for.
-    pub patience: Duration,
     /// Whether a store of which no server remembers anything is begun at once.
     pub accept_blank: bool,
 }
@@ -92,7 +95,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let (clock, name) = (Clock::boot(), "redlock".into());
-        Self { name, clock, seed: None, longest: LONGEST, patience: PATIENCE, accept_blank: false }
+        Self { name, clock, seed: None, longest: LONGEST, accept_blank: false }
     }
 }
 
@@ -116,10 +119,10 @@ impl Redlock {
     #[doc(hidden)]
     pub async fn over(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Self> {
         let home = Handle::current();
-        let Settings { name, clock, seed, longest, patience, accept_blank } = settings;
+        let Settings { name, clock, seed, longest, accept_blank } = settings;
         refuse_unless_odd(nodes.len())?;
         let (timer, chance) = (Timer::on_callers_runtime(clock), Chance::new(seed));
-        let members = nodes.into_iter().map(|node| Member::new(node, timer.clone(), patience)).collect();
+        let members = nodes.into_iter().map(|node| Member::new(node, timer.clone())).collect();
         let channel = format!("redlock:{}", chance.entry());
         let core = Arc::new(Core::new(members, timer, chance, &channel, longest, home));
         for (server, member) in core.members.iter().enumerate() {
@@ -128,7 +131,12 @@ impl Redlock {
         }
         core.spawn(tidy(Arc::downgrade(&core), core.timer.clone()));
         core.meet(accept_blank).await?;
-        Ok(Self { core, name, io: None })
+        Ok(Self { core, name, neighbourhood: None, io: None })
+    }
+
+    /// The connections of the runtime that this is called on, if it has some.
+    fn near(&self, enters: bool) -> Option<Arc<Nodes>> {
+        self.neighbourhood.as_ref()?.here(enters)
     }
 
     /// Does that where the servers' connections are.
@@ -261,7 +269,10 @@ impl Backend for Redlock {
                     format!("is {:?}, and this store grants {:?} at most", request.terms.holding, self.core.longest);
                 return Err(Error::option("ttl", why));
             }
-            attempt::start(&self.core, request.clone()).await.unwrap_or_else(|_| Err(ended()))
+            let (core, request) = (self.core.clone(), request.clone());
+            let answered =
+                ways::answered(&self.core, self.near(true), |ways, answer| attempt::run(core, ways, request, answer));
+            answered.await.unwrap_or_else(|| Err(ended()))
         })
     }
 
@@ -273,7 +284,12 @@ impl Backend for Redlock {
     }
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
-        Box::pin(async { departure::start(&self.core, place.clone()).await.unwrap_or_else(|_| Err(ended())) })
+        Box::pin(async {
+            let (core, place) = (self.core.clone(), place.clone());
+            let answered =
+                ways::answered(&self.core, self.near(false), |ways, answer| departure::run(core, ways, place, answer));
+            answered.await.unwrap_or_else(|| Err(ended()))
+        })
     }
 
     fn renew<'a>(&'a self, leases: &'a [Lease]) -> BoxFuture<'a, Result<Vec<Renewal>>> {

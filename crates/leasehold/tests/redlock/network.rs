@@ -70,6 +70,41 @@ async fn grants_whose_replies_are_lost_are_given_back() {
     lock_and_release(&locks, 3).await;
 }
 
+/// Then our own thread finds out what became of it, and gives it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_whose_runtime_ends_in_the_middle_leaves_nothing_behind() {
+    let quorum = Quorum::of(3, LONG);
+    let locks = quorum.connect(LONG).await;
+    let short_lived = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let warm = locks.clone();
+    short_lived.spawn(async move { lock_and_release(&warm, 3).await }).await.unwrap();
+    quorum.proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(300)));
+    let mutex = locks.mutex("k").unwrap();
+    short_lived.spawn(async move { mutex.lock().await });
+    until("it was granted, and the answers are on their way", async || quorum.holding("k") == [true; 3]).await;
+    short_lived.shutdown_background();
+    quorum.proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO));
+    until("nothing is left of it", async || quorum.holding("k") == [false; 3]).await;
+    lock_and_release(&locks, 3).await;
+}
+
+/// How many connections each server has, beside the one that asks.
+fn connections(quorum: &Quorum) -> Vec<usize> {
+    quorum.servers.iter().map(|server| server.cli(&["CLIENT", "LIST"]).lines().count() - 1).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_takes_locks_again_and_again_has_one_more_connection_to_each_server() {
+    let quorum = Quorum::of(3, LONG);
+    let locks = quorum.connect(LONG).await;
+    lock_and_release(&locks, 1).await;
+    assert_eq!(connections(&quorum), [1; 3]);
+    for _ in 0..2 {
+        lock_and_release(&locks, 20).await;
+        assert_eq!(connections(&quorum), [2; 3]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_cut_cost_nobody_a_lock() {
     let quorum = Quorum::of(3, LONG);

@@ -4,6 +4,7 @@
 //! writes each part twice, and was a tenth of what a lock cost us.
 
 /// A command, or several in a row.
+#[derive(Clone)]
 pub(in crate::backend) struct Command {
     bytes: Vec<u8>,
     /// How many there are.

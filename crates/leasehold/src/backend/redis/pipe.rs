@@ -4,6 +4,8 @@
 //! without passing through another task, and each task more may be another thread to wake, which takes as long as the trip
 //! itself. While nobody waits, a task of the connection's own reads what the server sends by itself. It also takes over from
 //! a reader that is not polled: whoever made a request may have turned to something else, and nobody else must starve.
+//! That task is not woken by requests: the last to have its answer has the socket wake it, and it looks every now and then
+//! while there are any.
 //!
 //! Two locks: `socket`, under which bytes move, and `state`, which may be taken under it. Who reads is decided under
 //! `state` and obeyed under `socket`, so whoever registers with the socket last is the one who should.
@@ -80,9 +82,9 @@ struct State {
     made: u64,
     /// The request whose maker reads. If there is none, the connection's own task does.
     reader: Option<u64>,
-    /// How to wake that task, and whether it is reading.
+    /// How to wake that task, and whether it looks after readers.
     own_task: Option<Waker>,
-    own_task_reads: bool,
+    watched: bool,
     /// Why there will be no more answers.
     broken: Option<RedisError>,
 }
@@ -131,7 +133,7 @@ impl Pipe {
             made: 0,
             reader: None,
             own_task: None,
-            own_task_reads: false,
+            watched: false,
             broken: None,
         };
         let (socket, state, clock) = (Mutex::new(socket), Mutex::new(state), Clock::boot());
@@ -192,18 +194,15 @@ impl Inner {
             Request::Joinable(request) if alone => state.put(&request.alone(), slot.clone()),
             Request::Joinable(request) => state.put_together(request, slot.clone()),
         }
-        let mut displaced = None;
         if reads {
             state.reader = Some(slot.number);
-            if std::mem::take(&mut state.own_task_reads) {
-                displaced = state.own_task.take();
-            }
         }
+        let watcher = if std::mem::replace(&mut state.watched, true) { None } else { state.own_task.clone() };
         let is_last = state.queued >= TOGETHER_MAX;
         let flushes = is_last || !state.flush_due && !alone;
         state.flush_due |= flushes;
         drop(state);
-        if let Some(own_task) = displaced {
+        if let Some(own_task) = watcher {
             own_task.wake();
         }
         Ok(Turn { inner: self, slot, flushes, is_last })
@@ -351,7 +350,7 @@ impl State {
 
     fn reader_waker(&mut self) -> Option<Waker> {
         match self.reader {
-            None => self.own_task.take(),
+            None => self.own_task.clone(),
             Some(number) => {
                 let slot = self.slots().find(|slot| slot.number == number)?;
                 locked(&slot.answer).waker.take()
@@ -466,9 +465,13 @@ impl Drop for Turn<'_> {
             state.reader = next;
         }
         let waker = if reads || self.flushes { state.reader_waker() } else { None };
+        let is_own_task = state.reader.is_none();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        match waker {
+            None => {}
+            // It reads on when there is something to read, and need not be woken to wait for that.
+            Some(waker) if is_own_task => self.inner.turn(None, &mut Context::from_waker(&waker)),
+            Some(waker) => waker.wake(),
         }
     }
 }
@@ -585,6 +588,31 @@ mod tests {
         };
         let (answer, ()) = futures_util::future::join(other, answering).await;
         assert_eq!(answer.unwrap(), Value::Int(2));
+    }
+
+    /// On paused time, so that nobody looks after readers meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_alone_wakes_nobody_else_and_what_comes_after_its_answer_is_heard() {
+        let (pipe, mut server) = pipe();
+        let exchange = async |server: &mut DuplexStream| {
+            let answering = async {
+                receive(server, 1).await;
+                server.write_all(b":1\r\n").await.unwrap();
+            };
+            let (answer, ()) = futures_util::future::join(async { pipe.ask(&ping()).await }, answering).await;
+            assert_eq!(answer.unwrap(), Value::Int(1));
+        };
+        exchange(&mut server).await;
+        let own_task = Arc::new(Woken::default());
+        {
+            let mut state = locked(&pipe.end.0.state);
+            assert!(state.watched);
+            state.own_task = Some(own_task.clone().into());
+        }
+        exchange(&mut server).await;
+        assert!(!own_task.0.load(Relaxed));
+        server.write_all(b">2\r\n$4\r\nnews\r\n:1\r\n").await.unwrap();
+        assert!(own_task.0.load(Relaxed));
     }
 
     #[tokio::test]

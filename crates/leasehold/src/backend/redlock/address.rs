@@ -7,6 +7,7 @@ use crate::backend::io::IoThread;
 use crate::backend::redis::topology::{Login, Servers, Topology};
 use crate::backend::redlock::connection::Server;
 use crate::backend::redlock::node::Node;
+use crate::backend::redlock::ways::Neighbourhood;
 use crate::backend::redlock::{LONGEST, PATIENCE, Redlock, Settings};
 use crate::backend::tls::Tls;
 use crate::error::{Error, Result};
@@ -106,23 +107,23 @@ impl Builder {
     }
 
     async fn open(self) -> Result<Redlock> {
-        let (longest, patience, accept_blank) = (self.longest, self.patience, self.blank_accepted);
+        let (longest, accept_blank) = (self.longest, self.blank_accepted);
         let longest = deadline::checked_ttl(longest)
             .map_err(|_| Error::option("longest", format!("is {longest:?}; it must be from 1 second to 24 hours")))?;
         let io = IoThread::start("leasehold-redlock")?;
-        let settings = Settings { name: self.name.clone(), longest, patience, accept_blank, ..Settings::default() };
-        let mut store = io.run(Redlock::over(self.into_nodes(), settings)).await?;
+        let settings = Settings { name: self.name.clone(), longest, accept_blank, ..Settings::default() };
+        let mut store = io.run(Redlock::over(self.nodes(), settings)).await?;
+        store.neighbourhood = Some(Neighbourhood::new(move || self.nodes()));
         store.io = Some(io);
         Ok(store)
     }
 
     /// The servers one by one, for tests of what each of them answers.
     #[doc(hidden)]
-    pub fn into_nodes(self) -> Vec<Arc<dyn Node>> {
-        let Self { servers, patience, eviction_accepted, .. } = self;
-        let nodes = servers.into_iter().map(|(host, mut topology)| {
-            topology.patience = patience;
-            Arc::new(Server::new(host, topology, eviction_accepted)) as Arc<dyn Node>
+    pub fn nodes(&self) -> Vec<Arc<dyn Node>> {
+        let nodes = self.servers.iter().map(|(host, topology)| {
+            let topology = Topology { patience: self.patience, ..topology.clone() };
+            Arc::new(Server::new(host.clone(), topology, self.eviction_accepted)) as Arc<dyn Node>
         });
         nodes.collect()
     }

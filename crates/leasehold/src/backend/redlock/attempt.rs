@@ -2,21 +2,23 @@
 //! kept or given back.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use futures_util::StreamExt as _;
-use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
+use crate::backend::redlock::alarm::Alarm;
 use crate::backend::redlock::core::{Core, Ours};
-use crate::backend::redlock::node::{Ask, Grant, Reply, Sight};
+use crate::backend::redlock::member::Asked;
+use crate::backend::redlock::node::{Ask, Grant, Reply, Sight, Spelled};
 use crate::backend::redlock::quorum::{Ballot, Step};
 use crate::backend::redlock::token::TOKEN_MAX;
 use crate::backend::redlock::view;
+use crate::backend::redlock::ways::Ways;
 use crate::backend::{Lease, LeaseId, Request, Standing};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Fate, Result};
@@ -29,18 +31,18 @@ const RECHECK: Duration = Duration::from_secs(1);
 /// What part of the lease servers are waited for at most, if nobody contests the lock.
 const LEASE_SHARE: u32 = 10;
 
-/// Starts an attempt. It runs to its end even if nobody waits for the answer.
-pub(super) fn start(core: &Arc<Core>, request: Request) -> oneshot::Receiver<Result<Standing>> {
-    let (answer, answered) = oneshot::channel();
-    core.spawn(Attempt::new(core.clone(), request).run(answer));
-    answered
+/// An attempt, by those ways. It goes on to its end even if nobody waits for the answer.
+pub(super) async fn run(core: Arc<Core>, ways: Ways, request: Request, answer: oneshot::Sender<Result<Standing>>) {
+    Attempt::new(core, ways, request).run(answer).await;
 }
 
 struct Attempt {
     core: Arc<Core>,
+    ways: Ways,
     request: Request,
     ballot: Ballot,
-    asked: FuturesUnordered<BoxFuture<'static, (usize, Question, Result<Reply>)>>,
+    asked: FuturesUnordered<Pending>,
+    alarm: Alarm,
     /// When a server that has not answered counts as silent.
     limits: BTreeSet<(Moment, usize, Question)>,
     /// Until when any server is waited for.
@@ -48,6 +50,21 @@ struct Attempt {
     /// Until when the lease could be believed in.
     ends: Moment,
     votes: Vec<Vote>,
+}
+
+/// What a server was asked and has not answered.
+struct Pending {
+    server: usize,
+    question: Question,
+    asked: Asked,
+}
+
+impl Future for Pending {
+    type Output = (usize, Question, Result<Reply>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.asked).poll(cx).map(|reply| (self.server, self.question, reply))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,14 +86,16 @@ enum Vote {
 }
 
 impl Attempt {
-    fn new(core: Arc<Core>, request: Request) -> Self {
+    fn new(core: Arc<Core>, ways: Ways, request: Request) -> Self {
         let servers = core.members.len();
         let guess = request.claim.is_exclusive().then(|| core.guess.next());
         let (now, ttl) = (core.timer.now(), request.terms.holding);
         let (latest, ends) = (now.after(ttl / LEASE_SHARE), deadline::believe_until(now, ttl));
-        let (ballot, asked) = (Ballot::new(servers, guess), FuturesUnordered::new());
+        let (ballot, asked, alarm) =
+            (Ballot::new(servers, guess), FuturesUnordered::new(), Alarm::new(core.timer.clone()));
         let votes = (0..servers).map(|_| Vote::Open).collect();
-        let mut attempt = Self { core, request, ballot, asked, limits: BTreeSet::new(), latest, ends, votes };
+        let mut attempt =
+            Self { core, ways, request, ballot, asked, alarm, limits: BTreeSet::new(), latest, ends, votes };
         attempt.ask_for_grants(guess.unwrap_or_default());
         attempt
     }
@@ -94,7 +113,8 @@ impl Attempt {
         let asked = worth_asking.clone();
         core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, asked, open });
         let channel = core.channel.clone();
-        let grant = Arc::new(Grant { place: request.place.clone(), shared, ttl, guess, channel, note });
+        let (place, spelled) = (request.place.clone(), Spelled::default());
+        let grant = Arc::new(Grant { place, shared, ttl, guess, channel, note, spelled });
         for (server, worth_asking) in worth_asking.into_iter().enumerate() {
             if worth_asking {
                 self.ask(server, Question::Grant, Ask::Grant(grant.clone()));
@@ -112,8 +132,8 @@ impl Attempt {
             Question::Commit => 2,
         };
         self.limits.insert((self.core.timer.now().after(member.limit(self.ttl()) * trips), server, question));
-        let asked = member.ask(ask);
-        self.asked.push(Box::pin(async move { (server, question, asked.await) }));
+        let asked = self.ways.ask(member, server, ask);
+        self.asked.push(Pending { server, question, asked });
     }
 
     async fn run(mut self, answer: oneshot::Sender<Result<Standing>>) {
@@ -200,13 +220,7 @@ impl Attempt {
             return self.ballot.missing(server);
         }
         let at = limit.map_or(Moment::FAR, |(at, _, _)| at);
-        let answered = {
-            let time = pin!(self.core.timer.sleep_until(at));
-            match select(self.asked.next(), time).await {
-                Either::Left((answered, _)) => answered,
-                Either::Right(_) => None,
-            }
-        };
+        let answered = self.alarm.before(at, self.asked.next()).await.flatten();
         match (answered, limit) {
             (Some((server, question, reply)), _) => {
                 self.limits.retain(|(_, of, about)| (*of, *about) != (server, question));

@@ -30,6 +30,8 @@ pub(super) struct Breaker {
     /// Until when it is left alone, if it has failed.
     alone_until: Option<Moment>,
     under_way: usize,
+    /// Since when it has said nothing, though it was asked something.
+    silent_since: Option<Moment>,
 }
 
 impl Breaker {
@@ -39,8 +41,16 @@ impl Breaker {
             return false;
         }
         match self.alone_until {
+            None if self.is_silent(now) => {
+                self.failed(now);
+                false
+            }
             None => true,
             Some(until) if now < until => false,
+            Some(_) if self.is_silent(now) => {
+                self.failed(now);
+                true
+            }
             Some(_) => {
                 self.alone_until = Some(now.after(self.pause()));
                 true
@@ -48,17 +58,27 @@ impl Breaker {
         }
     }
 
-    pub(super) fn sent(&mut self) {
+    /// Whether it was waited for in vain, for longer than is its due. No timer says so: it matters when it is next to be asked.
+    fn is_silent(&self, now: Moment) -> bool {
+        self.silent_since.is_some_and(|since| since.until(now) > self.limit(Duration::MAX))
+    }
+
+    pub(super) fn sent(&mut self, now: Moment) {
         self.under_way += 1;
+        self.silent_since.get_or_insert(now);
     }
 
     /// Nobody waits for that request any more, or it has come to its end.
     pub(super) fn ended(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
+        if self.under_way == 0 {
+            self.silent_since = None;
+        }
     }
 
     /// It answered, after so long.
-    pub(super) fn answered(&mut self, took: Duration) {
+    pub(super) fn answered(&mut self, took: Duration, now: Moment) {
+        self.silent_since = Some(now);
         self.trip = Some(match self.trip {
             None => took,
             Some(trip) => trip - trip / 8 + took / 8,
@@ -100,14 +120,14 @@ mod tests {
     fn a_server_is_waited_for_four_round_trips_within_bounds() {
         let mut breaker = Breaker::default();
         assert_eq!(breaker.limit(TTL), LIMIT_MAX, "nothing is known of it");
-        breaker.answered(Duration::from_millis(1));
+        breaker.answered(Duration::from_millis(1), START);
         assert_eq!(breaker.limit(TTL), LIMIT_MIN);
         for _ in 0..100 {
-            breaker.answered(Duration::from_millis(40));
+            breaker.answered(Duration::from_millis(40), START);
         }
         let limit = breaker.limit(TTL);
         assert!(limit > Duration::from_millis(150) && limit <= Duration::from_millis(160), "{limit:?}");
-        breaker.answered(Duration::from_secs(60));
+        breaker.answered(Duration::from_secs(60), START);
         assert_eq!(breaker.limit(TTL), LIMIT_MAX);
         assert_eq!(breaker.limit(Duration::from_secs(1)), Duration::from_millis(50), "a twentieth of the lease");
     }
@@ -124,8 +144,27 @@ mod tests {
             }
         }
         assert!((25..45).contains(&asked), "asked {asked} times in a minute");
-        breaker.answered(Duration::from_millis(1));
+        breaker.answered(Duration::from_millis(1), START);
         assert!(breaker.admits(START) && breaker.admits(START));
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_for_longer_than_it_is_waited_for_is_left_alone_until_it_speaks() {
+        let mut breaker = Breaker::default();
+        breaker.answered(Duration::from_millis(1), START);
+        breaker.sent(START);
+        breaker.sent(START.after(LIMIT_MIN));
+        assert!(breaker.admits(START.after(LIMIT_MIN)));
+        let late = START.after(LIMIT_MIN * 2);
+        assert!(!breaker.admits(late));
+        assert!(!breaker.admits(late.after(PAUSE / 2)));
+        assert!(breaker.admits(late.after(PAUSE)), "one request goes, to see whether it is back");
+        assert!(!breaker.admits(late.after(PAUSE * 2)), "the next pause is longer");
+        breaker.answered(Duration::from_millis(200), late.after(PAUSE * 2));
+        breaker.ended();
+        assert!(breaker.admits(late.after(PAUSE * 2)), "another request is under way, and it has just spoken");
+        breaker.ended();
+        assert!(breaker.admits(late.after(Duration::from_secs(60))), "nobody asks it anything");
     }
 
     #[test]

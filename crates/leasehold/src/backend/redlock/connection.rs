@@ -22,7 +22,7 @@ use crate::backend::redlock::node::{Ask, Node, Push, Reply};
 use crate::backend::redlock::scripts::SCRIPTS;
 use crate::backend::redlock::wording::{self, MEMORY};
 use crate::clock::{Clock, Timer};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Namespace};
 use crate::sync::locked;
 use crate::url::Host;
@@ -79,7 +79,10 @@ impl Node for Server {
     fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Reply>> {
         let wire = self.0.clone();
         Box::pin(async move {
-            let link = wire.link().await?;
+            let link = match wire.known() {
+                Some(link) => link,
+                None => wire.patiently_connected().await?,
+            };
             let answer = link.carry_out(&ask, &wire).await;
             answer.map_err(|failure| match failure {
                 Failure::Redis(error) => {
@@ -149,6 +152,13 @@ impl Wire {
         }
         // Nothing has been asked yet, so whatever goes wrong here has done nothing.
         self.connect().await.map_err(Error::with_no_effect)
+    }
+
+    /// A connection, unless it takes longer to make one than any answer is waited for.
+    async fn patiently_connected(self: &Arc<Self>) -> Result<Link> {
+        let timer = Timer::on_callers_runtime(Clock::boot());
+        let late = || Error::new(ErrorKind::Unreachable, "no connection in time").with_no_effect();
+        timer.within(self.topology.patience, self.link()).await.unwrap_or_else(|| Err(late()))
     }
 
     fn known(&self) -> Option<Link> {

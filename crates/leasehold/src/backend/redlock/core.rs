@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::notices::NoticeBoard;
 use crate::backend::redlock::member::{Departure, Member};
-use crate::backend::redlock::node::Ask;
+use crate::backend::redlock::node::{Ask, Release, Spelled};
 use crate::backend::redlock::quorum;
 use crate::backend::redlock::token::Guess;
 use crate::backend::redlock::waiting::Waiting;
@@ -121,7 +121,8 @@ impl Core {
 
     pub(super) fn release(&self, departure: &Departure) -> Ask {
         let Departure { place, bar, held, .. } = departure.clone();
-        Ask::Release { place, bar, held, by: self.channel.clone() }
+        let (by, spelled) = (self.channel.clone(), Spelled::default());
+        Ask::Release(Arc::new(Release { place, bar, held, by, spelled }))
     }
 
     /// Sees to it that a server learns of a departure as soon as it can be told.

@@ -1,17 +1,17 @@
 //! Giving a lock up, on all servers at once.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
+use crate::backend::redlock::alarm::Alarm;
 use crate::backend::redlock::core::Core;
 use crate::backend::redlock::member;
 use crate::backend::redlock::node::Reply;
 use crate::backend::redlock::quorum::Tally;
+use crate::backend::redlock::ways::Ways;
 use crate::backend::{Departure, Place};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,22 +20,18 @@ use crate::lease::deadline;
 /// What part of the lease the answer of a majority is waited for at most.
 const LEASE_SHARE: u32 = 10;
 
-/// Gives a lock up. It is seen to its end even if nobody waits for the answer.
+/// Gives a lock up, by those ways. It goes on to its end even if nobody waits for the answer.
 ///
 /// Whoever held it leaves a majority of the servers. The answer waits for the others for as long again as the majority
 /// took, so that a program which ends right afterwards leaves nothing behind.
-pub(super) fn start(core: &Arc<Core>, place: Place) -> oneshot::Receiver<Result<Departure>> {
-    let (answer, answered) = oneshot::channel();
-    core.spawn(leave(core.clone(), place, answer));
-    answered
-}
-
-async fn leave(core: Arc<Core>, place: Place, answer: oneshot::Sender<Result<Departure>>) {
+pub(super) async fn run(core: Arc<Core>, ways: Ways, place: Place, answer: oneshot::Sender<Result<Departure>>) {
     let began = core.timer.now();
     let ours = core.forget(place.entry);
     let ttl = ours.as_ref().map_or(core.longest, |ours| ours.ttl);
     let dead_after = deadline::dead_after(began, ttl);
     let mut asked = FuturesUnordered::new();
+    // The same to all of them, but for the bar.
+    let mut said = [None, None];
     let mut tally = Tally::new(core.members.len());
     for (server, member) in core.members.iter().enumerate() {
         if ours.as_ref().is_some_and(|ours| !ours.asked[server]) {
@@ -46,21 +42,15 @@ async fn leave(core: Arc<Core>, place: Place, answer: oneshot::Sender<Result<Dep
         // Somebody else's is barred everywhere, or its owner would plant it again where it is missed.
         let open = ours.as_ref().is_none_or(|ours| ours.open[server] > 0);
         let departure = member::Departure { place: place.clone(), bar: open.then_some(ttl), held: true, dead_after };
-        let told = member.ask(core.release(&departure));
+        let words = said[usize::from(open)].get_or_insert_with(|| core.release(&departure));
+        let told = ways.ask(member, server, words.clone());
         asked.push(async move { (server, departure, told.await) });
     }
-    let mut failure = None;
+    let (mut alarm, mut failure) = (Alarm::new(core.timer.clone()), None);
     let mut answer = Some(answer);
     let mut until = began.after(ttl / LEASE_SHARE);
     loop {
-        let told = {
-            let time = pin!(core.timer.sleep_until(until));
-            match select(asked.next(), time).await {
-                Either::Left((told, _)) => told,
-                Either::Right(_) => None,
-            }
-        };
-        let Some((server, departure, reply)) = told else {
+        let Some((server, departure, reply)) = alarm.before(until, asked.next()).await.flatten() else {
             if let Some(answer) = answer.take() {
                 let _ = answer.send(verdict(&core, tally, failure.clone()));
             }

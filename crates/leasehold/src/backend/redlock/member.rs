@@ -2,7 +2,9 @@
 //! be told of.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -10,8 +12,8 @@ use futures_core::future::BoxFuture;
 use crate::backend::Place;
 use crate::backend::redlock::breaker::Breaker;
 use crate::backend::redlock::node::{Ask, Node, Reply};
-use crate::clock::{Moment, Timer};
-use crate::error::{Error, ErrorKind, Result};
+use crate::clock::{Clock, Moment, Timer};
+use crate::error::{ErrorKind, Result};
 use crate::sync::locked;
 
 /// How many departures a server may be owed. Beyond that leases end them.
@@ -22,8 +24,6 @@ const OWED_MAX: usize = 10_000;
 pub(super) struct Member {
     pub(super) node: Arc<dyn Node>,
     timer: Timer,
-    /// How long any answer is waited for.
-    patience: Duration,
     breaker: Arc<Mutex<Breaker>>,
     owed: Mutex<Owed>,
 }
@@ -48,8 +48,8 @@ pub(super) struct Departure {
 }
 
 impl Member {
-    pub(super) fn new(node: Arc<dyn Node>, timer: Timer, patience: Duration) -> Self {
-        Self { node, timer, patience, breaker: Arc::default(), owed: Mutex::default() }
+    pub(super) fn new(node: Arc<dyn Node>, timer: Timer) -> Self {
+        Self { node, timer, breaker: Arc::default(), owed: Mutex::default() }
     }
 
     /// Whether it is worth asking now. One that has just failed is left alone.
@@ -58,29 +58,16 @@ impl Member {
     }
 
     /// One request. Its answer, or the lack of one, tells how the server fares.
-    pub(super) fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Reply>> {
-        let (breaker, timer, patience) = (self.breaker.clone(), self.timer.clone(), self.patience);
-        let (limit, answer) = (self.limit(patience), self.node.ask(ask));
-        let sent_at = timer.now();
-        locked(&breaker).sent();
-        let under_way = UnderWay(breaker);
-        Box::pin(async move {
-            let mut answer = answer;
-            let mut answered = timer.within(limit, &mut answer).await;
-            if answered.is_none() {
-                // From here on the server counts as failing, whether anybody still needs its answer or not.
-                locked(&under_way.0).failed(timer.now());
-                answered = timer.within(patience.saturating_sub(limit), answer).await;
-            }
-            let answer = answered.unwrap_or_else(|| Err(no_answer()));
-            let now = timer.now();
-            match &answer {
-                Err(error) if error.kind() == ErrorKind::Unreachable => locked(&under_way.0).failed(now),
-                // Whatever it says, it says something.
-                _ => locked(&under_way.0).answered(sent_at.until(now)),
-            }
-            answer
-        })
+    pub(super) fn ask(&self, ask: Ask) -> Asked {
+        self.ask_through(&*self.node, ask)
+    }
+
+    /// The same on that way to it.
+    pub(super) fn ask_through(&self, way: &dyn Node, ask: Ask) -> Asked {
+        let (clock, breaker) = (self.timer.clock().clone(), self.breaker.clone());
+        let sent_at = clock.now();
+        locked(&breaker).sent(sent_at);
+        Asked { answer: way.ask(ask), sent_at, clock, breaker }
     }
 
     /// How long it is waited for.
@@ -127,14 +114,34 @@ impl Member {
     }
 }
 
-struct UnderWay(Arc<Mutex<Breaker>>);
+/// A request that is under way.
+#[must_use = "the answer counts"]
+pub(super) struct Asked {
+    answer: BoxFuture<'static, Result<Reply>>,
+    sent_at: Moment,
+    clock: Clock,
+    breaker: Arc<Mutex<Breaker>>,
+}
 
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        locked(&self.0).ended();
+impl Future for Asked {
+    type Output = Result<Reply>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Reply>> {
+        let Poll::Ready(answer) = self.answer.as_mut().poll(cx) else { return Poll::Pending };
+        let now = self.clock.now();
+        let mut breaker = locked(&self.breaker);
+        match &answer {
+            Err(error) if error.kind() == ErrorKind::Unreachable => breaker.failed(now),
+            // Whatever it says, it says something.
+            _ => breaker.answered(self.sent_at.until(now), now),
+        }
+        drop(breaker);
+        Poll::Ready(answer)
     }
 }
 
-fn no_answer() -> Error {
-    Error::new(ErrorKind::Unreachable, "no answer in time").with_unknown_fate()
+impl Drop for Asked {
+    fn drop(&mut self) {
+        locked(&self.breaker).ended();
+    }
 }

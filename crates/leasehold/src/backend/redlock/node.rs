@@ -4,17 +4,20 @@
 //! Public for the crates that test this one, and hidden: it is no promise.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
+use crate::backend::redis::command::Command;
 use crate::backend::{EntryId, Finding, Note, Place};
 use crate::error::Result;
 use crate::key::{Key, Namespace};
 
 /// One server of a quorum. A request is carried out entirely or not at all, and at most once.
+///
+/// Every request comes to an answer or an error in bounded time, which is for the node to see to.
 ///
 /// Dropping the future of a request does not take the request back. An error of known fate says that it was not carried
 /// out; any other error leaves that open.
@@ -56,17 +59,7 @@ pub enum Ask {
     /// Extend leases that have not ended, and never bring one back: [`Reply::Extended`], one answer for each.
     Extend(Arc<[Extension]>),
     /// Give a lock up: [`Reply::Done`], or [`Reply::NotDone`] if it was not there.
-    Release {
-        /// Whose lock.
-        place: Place,
-        /// Refuse that owner for so long, because a request to grant it the lock may still be on its way.
-        bar: Option<Duration>,
-        /// Whether it was held, so that those who wait are told on [`freed_channel`]. What an attempt that failed gives back
-        /// is no news.
-        held: bool,
-        /// The channel of whoever asks. An owner of another channel is told `x` and its id there.
-        by: Arc<str>,
-    },
+    Release(Arc<Release>),
     /// Ask an owner to let go, which is told `y` and its id on its channel: [`Reply::Done`], or [`Reply::NotDone`] if it is not there.
     Wish(Place),
     /// What the server remembers: [`Reply::Memory`]. One that remembers nothing notes `mark`, unless it has a mark already.
@@ -95,7 +88,7 @@ pub enum Ask {
 }
 
 /// A lock that is asked for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Grant {
     /// For whom.
     pub place: Place,
@@ -109,6 +102,34 @@ pub struct Grant {
     pub channel: Arc<str>,
     /// Who asks.
     pub note: Note,
+    /// How servers are told.
+    pub spelled: Spelled,
+}
+
+/// A lock that is given up.
+#[derive(Debug)]
+pub struct Release {
+    /// Whose lock.
+    pub place: Place,
+    /// Refuse that owner for so long, because a request to grant it the lock may still be on its way.
+    pub bar: Option<Duration>,
+    /// Whether it was held, so that those who wait are told on [`freed_channel`]. What an attempt that failed gives back is no
+    /// news.
+    pub held: bool,
+    /// The channel of whoever asks. An owner of another channel is told `x` and its id there.
+    pub by: Arc<str>,
+    /// How servers are told.
+    pub spelled: Spelled,
+}
+
+/// The words of a request, which are the same for all servers and are put together once.
+#[derive(Default)]
+pub struct Spelled(pub(super) OnceLock<Command>);
+
+impl fmt::Debug for Spelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spelled")
+    }
 }
 
 /// A lease to be extended.

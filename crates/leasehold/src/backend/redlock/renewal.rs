@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use crate::backend::redlock::core::Core;
-use crate::backend::redlock::node::{Ask, Extended, Extension, Grant, Reply};
+use crate::backend::redlock::node::{Ask, Extended, Extension, Grant, Reply, Spelled};
 use crate::backend::redlock::quorum::Tally;
 use crate::backend::{Lease, LeaseId, Place, Renewal};
 use crate::clock::Moment;
@@ -126,7 +126,8 @@ fn plant(core: &Arc<Core>, kept: Kept, sent_at: Moment) {
             return;
         }
         let (note, channel) = (ours.note.clone(), core.channel.clone());
-        let grant = Grant { place: kept.place.clone(), shared: ours.shared, ttl, guess: ours.token, channel, note };
+        let (place, shared, guess, spelled) = (kept.place.clone(), ours.shared, ours.token, Spelled::default());
+        let grant = Grant { place, shared, ttl, guess, channel, note, spelled };
         let (core, planted) = (core.clone(), core.members[server].ask(Ask::Grant(Arc::new(grant))));
         core.clone().spawn(async move {
             let planted = planted.await;

@@ -1,5 +1,6 @@
 //! Requests as calls of scripts, and what those answer, taken apart. Nothing that a server can say makes this panic.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use redis::Value;
@@ -9,7 +10,9 @@ use crate::backend::redis::command::Command;
 use crate::backend::redis::names::Names;
 use crate::backend::redis::reply::{note, written};
 use crate::backend::redis::scripts::Script;
-use crate::backend::redlock::node::{Ask, Epoch, Extended, Grant, Memory, Reply, SeenEntry, Sight, freed_channel};
+use crate::backend::redlock::node::{
+    Ask, Epoch, Extended, Grant, Memory, Release, Reply, SeenEntry, Sight, freed_channel,
+};
 use crate::backend::redlock::scripts::SCRIPTS;
 use crate::backend::{EntryId, Note, Place};
 use crate::error::{Error, ErrorKind, Result};
@@ -58,26 +61,45 @@ fn text(value: &impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
+fn grant_call(grant: &Grant) -> Command {
+    let Grant { place, shared, ttl, guess, channel, note, .. } = grant;
+    let keys = Keys::of(&place.key);
+    let kind = if *shared { "s" } else { "x" };
+    let args = [
+        text(&place.entry),
+        text(&millis(*ttl)),
+        text(guess),
+        text(channel),
+        written(note, 0),
+        text(&keys.fence),
+        text(&kind),
+    ];
+    let [lock, sharers, notes] = keys.line();
+    call(&SCRIPTS.grant, &[lock, sharers, notes, keys.left(place.entry), MEMORY.to_owned()], &args)
+}
+
+fn release_call(release: &Release) -> Command {
+    let Release { place, bar, held, by, .. } = release;
+    let keys = Keys::of(&place.key);
+    let bar_ms = bar.map_or(0, |bar| millis(bar).max(1));
+    let freed = freed_channel(&place.key);
+    let args = [text(&place.entry), text(&bar_ms), text(&u8::from(*held)), text(by), text(&freed)];
+    let [lock, sharers, notes] = keys.line();
+    call(&SCRIPTS.release, &[lock, sharers, notes, keys.left(place.entry)], &args)
+}
+
 /// The script that does what is asked, and its call; `None` for what no script does. `server` is the server's run id.
-pub(super) fn script_of(ask: &Ask, server: &str) -> Option<(&'static Script, Command)> {
+pub(super) fn script_of<'a>(ask: &'a Ask, server: &str) -> Option<(&'static Script, Cow<'a, Command>)> {
     let scripts = &*SCRIPTS;
     let memory = || MEMORY.to_owned();
     let (script, keys, args) = match ask {
         Ask::Grant(grant) => {
-            let Grant { place, shared, ttl, guess, channel, note } = &**grant;
-            let keys = Keys::of(&place.key);
-            let kind = if *shared { "s" } else { "x" };
-            let args = vec![
-                text(&place.entry),
-                text(&millis(*ttl)),
-                text(guess),
-                text(channel),
-                written(note, 0),
-                text(&keys.fence),
-                text(&kind),
-            ];
-            let [lock, sharers, notes] = keys.line();
-            (&scripts.grant, vec![lock, sharers, notes, keys.left(place.entry), memory()], args)
+            let call = grant.spelled.0.get_or_init(|| grant_call(grant));
+            return Some((&scripts.grant, Cow::Borrowed(call)));
+        }
+        Ask::Release(release) => {
+            let call = release.spelled.0.get_or_init(|| release_call(release));
+            return Some((&scripts.release, Cow::Borrowed(call)));
         }
         Ask::Commit { place, token, epoch } => {
             let keys = Keys::of(&place.key);
@@ -92,14 +114,6 @@ pub(super) fn script_of(ask: &Ask, server: &str) -> Option<(&'static Script, Com
                 .collect();
             (&scripts.extend, keys, args)
         }
-        Ask::Release { place, bar, held, by } => {
-            let keys = Keys::of(&place.key);
-            let bar_ms = bar.map_or(0, |bar| millis(bar).max(1));
-            let freed = freed_channel(&place.key);
-            let args = vec![text(&place.entry), text(&bar_ms), text(&u8::from(*held)), text(by), text(&freed)];
-            let [lock, sharers, notes] = keys.line();
-            (&scripts.release, vec![lock, sharers, notes, keys.left(place.entry)], args)
-        }
         Ask::Wish(Place { key, entry }) => (&scripts.wish, Keys::of(key).line().into(), vec![text(entry)]),
         Ask::Survey { mark } => (&scripts.survey, vec![memory()], vec![text(mark)]),
         Ask::Admit { mark, floor, longest, epoch } => {
@@ -112,7 +126,7 @@ pub(super) fn script_of(ask: &Ask, server: &str) -> Option<(&'static Script, Com
         }
         Ask::Keys(_) | Ask::Health => return None,
     };
-    Some((script, call(script, &keys, &args)))
+    Some((script, Cow::Owned(call(script, &keys, &args))))
 }
 
 /// What a script answered to what was asked.
@@ -124,7 +138,7 @@ pub(super) fn reply_of(ask: &Ask, server: &str, answer: &Value) -> Result<Reply>
     };
     match ask {
         Ask::Grant(_) => grant(Parts::of(answer)?),
-        Ask::Commit { .. } | Ask::Release { .. } | Ask::Wish(_) | Ask::Admit { .. } => done(),
+        Ask::Commit { .. } | Ask::Release(_) | Ask::Wish(_) | Ask::Admit { .. } => done(),
         Ask::Extend(extensions) => {
             let answers = Parts::of(answer)?;
             if answers.0.len() != extensions.len() {
@@ -157,7 +171,10 @@ pub(super) fn reply_of(ask: &Ask, server: &str, answer: &Value) -> Result<Reply>
 
 fn grant(parts: Parts<'_>) -> Result<Reply> {
     match parts.int(0)? {
-        1 => Ok(Reply::Granted { prior: parts.number(1)?, epoch: Epoch(parts.number(2)?) }),
+        1 => {
+            let (floor, fence) = (parts.number(1)?, parts.number(2)?);
+            Ok(Reply::Granted { prior: floor.max(fence), epoch: Epoch(parts.number(3)?) })
+        }
         2 => Ok(Reply::Busy(Box::new(sight(Parts::of(parts.get(1)?)?, 0)?))),
         3 => Ok(Reply::NotReady),
         4 => Ok(Reply::TooLong { longest: Duration::from_millis(parts.number(1)?) }),

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{Inner, Slot, closed};
+use super::{Inner, Slot, State, closed};
 use crate::clock::Timer;
 use crate::sync::locked;
 
-/// How long a reader may leave the others without answers before the connection's own task takes over.
-const UNREAD_MAX: Duration = Duration::from_millis(10);
+/// How often readers are looked after. One that has left the others without answers from one look to the next is relieved.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// After how many looks in a row nobody is looked after any more, if nobody has asked for anything meanwhile. The next request
+/// then wakes the connection's own task, which takes as long as the trip itself.
+const QUIET_LOOKS: u32 = 20;
 
 pub(super) fn spawn(inner: Arc<Inner>) {
     tokio::spawn(attend(Attendance(inner)));
@@ -21,36 +25,23 @@ pub(super) fn spawn(inner: Arc<Inner>) {
 async fn attend(attendance: Attendance) {
     let inner = &attendance.0;
     let timer = Timer::on_callers_runtime(inner.clock.clone());
-    loop {
-        let reading = poll_fn(|cx| inner.attend(cx));
-        let reader = if locked(&inner.state).waiting.is_empty() {
-            reading.await
-        } else {
-            let Some(reader) = timer.within(UNREAD_MAX, reading).await else {
-                inner.end_overdue();
-                continue;
-            };
-            reader
-        };
-        let Some(reader) = reader else { return };
-        let passed_on = poll_fn(|cx| {
-            let mut state = locked(&inner.state);
-            if state.reader.is_none() || state.broken.is_some() {
-                return Poll::Ready(());
+    while poll_fn(|cx| inner.attend(cx, |state| state.watched)).await {
+        let mut last = Look::default();
+        while inner.look(&mut last) {
+            if timer.within(LOOK_EVERY, poll_fn(|cx| inner.attend(cx, |_| false))).await.is_some() {
+                return;
             }
-            state.own_task = Some(cx.waker().clone());
-            Poll::Pending
-        });
-        if timer.within(UNREAD_MAX, passed_on).await.is_none() {
-            {
-                let mut state = locked(&inner.state);
-                if state.reader == Some(reader) {
-                    state.reader = None;
-                }
-            }
-            inner.end_overdue();
         }
     }
+}
+
+/// What was seen when readers were looked after.
+#[derive(Default)]
+struct Look {
+    reader: Option<u64>,
+    made: u64,
+    /// How many looks in a row have seen nothing.
+    quiet: u32,
 }
 
 /// The connection's own task. It may end with its runtime, and then nobody would watch for overdue answers.
@@ -63,21 +54,35 @@ impl Drop for Attendance {
 }
 
 impl Inner {
-    /// Reads until somebody else does: who that is, or nobody if there is nothing to read any more.
-    fn attend(&self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
+    /// Reads whenever nobody else does, until that is so (true) or there is nothing to read any more (false).
+    fn attend(&self, cx: &mut Context<'_>, until: impl Fn(&State) -> bool) -> Poll<bool> {
         {
             let mut state = locked(&self.state);
-            state.own_task = Some(cx.waker().clone());
-            state.own_task_reads = state.reader.is_none();
             if state.broken.is_some() {
-                return Poll::Ready(None);
+                return Poll::Ready(false);
             }
-            if state.reader.is_some() {
-                return Poll::Ready(state.reader);
+            state.own_task = Some(cx.waker().clone());
+            if until(&state) {
+                return Poll::Ready(true);
             }
         }
         self.turn(None, cx);
-        if locked(&self.state).broken.is_some() { Poll::Ready(None) } else { Poll::Pending }
+        if locked(&self.state).broken.is_some() { Poll::Ready(false) } else { Poll::Pending }
+    }
+
+    /// Looks after those who read and wait. False if nobody needs that any more.
+    fn look(&self, last: &mut Look) -> bool {
+        let mut state = locked(&self.state);
+        if state.reader == last.reader {
+            state.reader = None;
+        }
+        let seen_nothing = state.made == last.made && state.waiting.is_empty();
+        *last = Look { reader: state.reader, made: state.made, quiet: if seen_nothing { last.quiet + 1 } else { 0 } };
+        state.watched = last.quiet < QUIET_LOOKS;
+        let watched = state.watched;
+        drop(state);
+        self.end_overdue();
+        watched
     }
 
     /// Tells those whose answers are overdue that they need not wait. Their answers may still come, to nobody.

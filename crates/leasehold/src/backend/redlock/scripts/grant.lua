@@ -1,4 +1,4 @@
-local s = keys_at(1, KEYS)
+local s, now_ms = keys_at(1, KEYS), clock_ms()
 local mark, in_the_way = settled(s, now_ms)
 if in_the_way then return { IN_THE_WAY, in_the_way } end
 local id, ttl = ARGV[1], tonumber(ARGV[2])

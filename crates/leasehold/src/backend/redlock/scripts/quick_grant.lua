@@ -12,14 +12,14 @@ if tonumber(ARGV[2]) > tonumber(memory[2]) then return { TOO_LONG, memory[2] } e
 -- It was given up before this request for it arrived.
 if call('EXISTS', KEYS[4]) == 1 then return { BARRED } end
 
+-- With the floor and the fence as they were.
 local function granted()
-  local prior = math.max(tonumber(memory[3]), tonumber(memory[4] or 0))
-  if tonumber(ARGV[3]) > prior then call('HSET', KEYS[5], ARGV[6], ARGV[3]) end
-  return { GRANTED, string.format('%.0f', prior), memory[1] }
+  local fence, guess = memory[4] or '0', tonumber(ARGV[3])
+  if guess > tonumber(memory[3]) and guess > tonumber(fence) then call('HSET', KEYS[5], ARGV[6], ARGV[3]) end
+  return { GRANTED, memory[3], fence, memory[1] }
 end
 
 local time = call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 -- Other programs take any value at the key for a lock, and so do we.
-local record = ARGV[4] .. ' ' .. ARGV[3] .. ' ' .. string.format('%.0f', now_ms) .. ' ' .. ARGV[5]
+local record = ARGV[4] .. ' ' .. ARGV[3] .. ' ' .. time[1] .. string.sub(time[2] + 1000000, 2, 4) .. ' ' .. ARGV[5]
 if ARGV[7] == 'x' and call('SET', KEYS[1], ARGV[1] .. ' ' .. record, 'NX', 'PX', ARGV[2]) then return granted() end
