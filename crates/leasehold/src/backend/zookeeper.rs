@@ -14,6 +14,7 @@ mod gate;
 mod jute;
 mod line;
 mod link;
+mod looks;
 mod names;
 mod note;
 mod request;
@@ -95,6 +96,7 @@ impl Zookeeper {
                 paths,
                 rights,
                 time: ServerTime::new(),
+                looks: looks::Looks::default(),
                 keeping: Mutex::default(),
                 own_events,
             }

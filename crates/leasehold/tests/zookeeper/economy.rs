@@ -91,3 +91,28 @@ async fn a_hand_over_costs_the_same_however_many_wait() {
     // A departure, a look for the one behind it, what watches may add, and a renewal that may fall due meanwhile.
     assert!(costs.iter().all(|cost| *cost <= 6), "{costs:?}");
 }
+
+/// What is told of a line is as long as the line.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_joins_a_line_at_the_same_time_as_others_is_told_of_it_together_with_them() {
+    const WAITERS: usize = 1000;
+    let server = Server::start().unwrap();
+    let (holder, crowd) = (connect(&server.url()).await, connect(&server.url()).await);
+    let guard = holder.mutex("k").unwrap().lock().await.unwrap();
+    let mut waiting = tokio::task::JoinSet::new();
+    let requests = cost(&server, async {
+        for _ in 0..WAITERS {
+            let mutex = crowd.mutex("k").unwrap();
+            waiting.spawn(async move { mutex.lock().await.unwrap().release().await });
+        }
+        let watched = async || server.asked("wchs").contains(&format!("watching {} paths", WAITERS + 1));
+        until("everybody is told when their turn comes", watched).await;
+    });
+    // Each makes an entry, and watches it and the one before it. The others are looks.
+    let requests = requests.await as usize;
+    assert!(requests < WAITERS * 7 / 2, "{requests} requests of {WAITERS} who wait");
+    drop(guard);
+    while let Some(released) = waiting.join_next().await {
+        released.unwrap().unwrap();
+    }
+}

@@ -3,12 +3,14 @@
 //! Trips: one to enter a line, one to leave it, one in which all entries of a client are renewed, and for a waiter one to have
 //! itself told when its turn may have come. Two more to make the folder of a new key.
 
+use std::pin::pin;
+use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
-use futures_util::future::Shared;
+use futures_util::future::{Shared, join, poll_immediate};
 use tokio::sync::mpsc;
 
 use crate::backend::notices::NoticeBoard;
@@ -17,6 +19,7 @@ use crate::backend::zookeeper::fault::Trouble;
 use crate::backend::zookeeper::jute::Stat;
 use crate::backend::zookeeper::line::Line;
 use crate::backend::zookeeper::link::{Answer, Link};
+use crate::backend::zookeeper::looks::Looks;
 use crate::backend::zookeeper::names::Paths;
 use crate::backend::zookeeper::note::{REVOKE, Written};
 use crate::backend::zookeeper::request::{self, Ask, Change, Event, Mode, Rights, code};
@@ -57,6 +60,7 @@ pub(super) struct Core {
     pub(super) paths: Paths,
     pub(super) rights: Rights,
     pub(super) time: ServerTime,
+    pub(super) looks: Looks,
     /// The request that keeps the session, while one is under way.
     pub(super) keeping: Mutex<Option<Keeping>>,
     /// What is told of our own entries, for the caretaker.
@@ -131,23 +135,21 @@ impl Core {
         {
             return Ok(refused);
         }
-        let names = self.create(&seat, request).await?;
-        self.joined(&seat, request, asked_at, &names).await
+        let line = self.create(&seat, request).await?;
+        self.joined(&seat, request, asked_at, line).await
     }
 
-    /// Makes the entry's node, and lists its folder as it is right after. One trip, and one more for a new key.
-    async fn create(&self, seat: &Seat, request: &Request) -> Result<Vec<String>> {
+    /// Makes the entry's node, and looks who is in line as it is after that. One trip, and one more for a new key; another
+    /// if somebody of this client is looking there already, which is then shared by all who come meanwhile.
+    async fn create(&self, seat: &Seat, request: &Request) -> Result<Result<Arc<Line>>> {
         let Request { place, claim, note, terms, .. } = request;
         let folder = self.paths.key(&place.key);
         let path = format!("{folder}/{}", self.paths.entry(place.entry, *claim, note.value.is_some()));
         let written = Written { note: note.clone(), ttl: Some(terms.holding.min(seat.timeout)), yield_asked: false };
-        let entering =
-            [Ask::create(&path, &written.bytes(), Mode::EphemeralSequential, self.rights), Ask::children(&folder)];
-        let mut asks = entering.to_vec();
+        let entering = Ask::create(&path, &written.bytes(), Mode::EphemeralSequential, self.rights);
         for _ in 0..FOLDER_TRIES {
             let asked_at = self.time.wall();
-            let mut answers = self.session.ask(seat, &asks).await;
-            let (names, made) = (answers.pop().expect("it was asked"), answers.pop().expect("it was asked"));
+            let (made, line) = self.make_and_look(seat, &place.key, &folder, entering.clone()).await;
             match made {
                 Ok(body) => {
                     let (path, stat) = request::created(&body).map_err(Trouble::from)?;
@@ -160,18 +162,44 @@ impl Core {
                     if !self.entries.made(place.entry, &path, stat) {
                         return Err(Trouble::Ended.into());
                     }
-                    // It is there, whatever became of the list.
-                    let names = names.map_err(|trouble| Error::from(trouble).with_unknown_fate())?;
-                    return Ok(request::children(&names).map_err(Trouble::from)?);
+                    // It is there, whatever became of the look.
+                    return line.map_err(Error::with_unknown_fate);
                 }
-                Err(trouble) if trouble.is(code::NO_NODE) => {
-                    self.make_folders(seat, &place.key).await?;
-                    asks = entering.to_vec();
-                }
+                Err(trouble) if trouble.is(code::NO_NODE) => self.make_folders(seat, &place.key).await?,
                 Err(trouble) => return Err(trouble.into()),
             }
         }
         Err(Trouble::Refused(code::NO_NODE).into())
+    }
+
+    /// Makes a node, and looks at its line with it in it.
+    async fn make_and_look(
+        &self,
+        seat: &Seat,
+        key: &Key,
+        folder: &str,
+        making: Ask,
+    ) -> (Answer, Result<Result<Arc<Line>>>) {
+        let by = Arc::as_ptr(&seat.link).addr();
+        if let Some(_under_way) = self.looks.begin(folder, by) {
+            let mut answers = self.session.ask(seat, &[making, Ask::children(folder)]).await;
+            let (names, made) = (answers.pop().expect("it was asked"), answers.pop().expect("it was asked"));
+            return (made, listed(names, key));
+        }
+        let mut making = pin!(self.session.ask(seat, slice::from_ref(&making)));
+        // It has left when this is pending, and whatever is sent from now on is carried out after it.
+        let made = poll_immediate(&mut making).await;
+        let (session, seat, key, name) = (self.session.clone(), seat.clone(), key.clone(), folder.to_owned());
+        let look = self
+            .looks
+            .next(folder, by, async move { listed(session.ask(&seat, &[Ask::children(&name)]).await.remove(0), &key) });
+        match made {
+            Some(mut made) => (made.remove(0), look.await),
+            None => {
+                let (mut made, line) = join(making, look).await;
+                (made.remove(0), line)
+            }
+        }
     }
 
     /// Makes the folders of a key, of the sort that the server removes once they are empty.
@@ -202,9 +230,15 @@ impl Core {
     }
 
     /// Our entry is in its line: it holds, it waits, or it has to leave again.
-    async fn joined(&self, seat: &Seat, request: &Request, asked_at: Moment, names: &[String]) -> Result<Standing> {
+    async fn joined(
+        &self,
+        seat: &Seat,
+        request: &Request,
+        asked_at: Moment,
+        line: Result<Arc<Line>>,
+    ) -> Result<Standing> {
         let Place { key, entry: id } = &request.place;
-        let line = match Line::of(names, key) {
+        let line = match line {
             Ok(line) => line,
             Err(error) => return self.withdraw(seat, *id, Err(error)).await,
         };
@@ -627,6 +661,12 @@ fn departure(line: &Line, id: EntryId) -> Departure {
 }
 
 /// The names in a folder, or `None` if there is none.
+/// A line as its folder's list shows it: an error if nobody can say, and one in it if it is no line.
+fn listed(names: Answer, key: &Key) -> Result<Result<Arc<Line>>> {
+    let names = request::children(&names?).map_err(Trouble::from)?;
+    Ok(Line::of(&names, key).map(Arc::new))
+}
+
 pub(super) fn children(answer: Answer) -> Result<Option<Vec<String>>> {
     match answer {
         Ok(body) => Ok(Some(request::children(&body).map_err(Trouble::from)?)),
