@@ -244,7 +244,7 @@ pub enum Standing {
     },
     /// It is in line.
     Waiting {
-        /// How many entries are ahead, if the store can say so.
+        /// How many entries are ahead, if the store can say so. Of more than a hundred it may count some that have left.
         ahead: Option<u32>,
         /// Whom it is behind, if the store says so to whoever joins ([`Capabilities::relays`]).
         turn: Option<Turn>,

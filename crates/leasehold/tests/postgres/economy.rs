@@ -65,6 +65,34 @@ async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing
     assert!(asked <= 10 * SECONDS, "{asked} statements in {SECONDS} s");
 }
 
+/// Reading the line would take the longer, the longer it is, and nobody else could join meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_joins_a_long_line_reads_little_of_it() {
+    const JOINS: u64 = 100;
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    server.sql(
+        "INSERT INTO leasehold.entry SELECT 'lock', 'k', nextval('leasehold.ticket'), n, decode(lpad(to_hex(n), 32, '0'), 'hex'), \
+         'x', false, 4294967296, 4294967296, n = 0, false, 'o', 'h', 1, NULL, clock_timestamp(), \
+         clock_timestamp() + interval '1 hour' FROM generate_series(0, 5000) AS n; ANALYZE leasehold.entry",
+    );
+    server.sql("SELECT pg_stat_reset()");
+    let mut waiters = JoinSet::new();
+    for nth in 1..=JOINS {
+        let mutex = locks.mutex("k").unwrap();
+        waiters.spawn(async move { mutex.lock().await });
+        let joined = "SELECT count(*) FROM leasehold.entry WHERE client <> 'x'";
+        soon("it is in line", async { while server.sql(joined) != nth.to_string() {} }).await;
+    }
+    // A session says what it has done when it ends.
+    server.sql(
+        "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'leasehold'",
+    );
+    let read = "SELECT idx_tup_fetch FROM pg_stat_all_tables WHERE schemaname = 'leasehold' AND relname = 'entry'";
+    let read: u64 = server.sql(read).parse().unwrap();
+    assert!(read < JOINS * 1000, "{read} rows were read for {JOINS} entries");
+}
+
 /// Takes a lock so many times and disconnects. A session counts what it has read when it ends.
 async fn take_turns(server: &Server, pairs: usize) {
     let locks = connect(&server.url()).await;

@@ -67,7 +67,7 @@ async fn a_lock_among_a_hundred_thousand_others_is_found_by_an_index() {
     let server = Server::start().unwrap();
     let locks = connect(&server.url()).await;
     server.sql(
-        "INSERT INTO leasehold.entry SELECT 'lock', ('key-' || n)::bytea, nextval('leasehold.ticket'), \
+        "INSERT INTO leasehold.entry SELECT 'lock', ('key-' || n)::bytea, nextval('leasehold.ticket'), 0, \
          decode(lpad(to_hex(n), 32, '0'), 'hex'), 'x', false, 4294967296, 4294967296, true, false, 'o', 'h', 1, NULL, \
          clock_timestamp(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 100000) AS n; ANALYZE leasehold.entry",
     );

@@ -30,6 +30,8 @@ CREATE TABLE leasehold.entry (
     namespace text COLLATE "C" NOT NULL,
     name bytea NOT NULL,
     ticket bigint NOT NULL,
+    -- How many came to this line before it, since somebody found nobody there.
+    nth bigint NOT NULL,
     entry bytea NOT NULL,
     client text COLLATE "C" NOT NULL,
     hears boolean NOT NULL,
@@ -205,6 +207,27 @@ BEGIN
     END LOOP;
 END $$;
 
+-- How many are ahead of a ticket, or in line. Of a hundred or fewer, exactly those whose lease is not over; of more, those too
+-- who came and left again since the first in line came: whoever joins does not read a line of ten thousand.
+CREATE FUNCTION leasehold.ahead_of(p_namespace text, p_name bytea, p_ticket bigint, p_now timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_before bigint := coalesce(p_ticket, 9223372036854775807);
+    v_read bigint;
+    v_ahead bigint;
+BEGIN
+    SELECT count(*), count(*) FILTER (WHERE near.expires_at > p_now) INTO v_read, v_ahead FROM (
+        SELECT e.expires_at FROM leasehold.entry e
+        WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before ORDER BY e.ticket LIMIT 101) AS near;
+    IF v_read <= 100 THEN
+        RETURN v_ahead;
+    END IF;
+    RETURN (SELECT e.nth FROM leasehold.entry e
+            WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before ORDER BY e.ticket DESC LIMIT 1)
+        - (SELECT e.nth FROM leasehold.entry e
+            WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1) + 1;
+END $$;
+
 -- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
 CREATE FUNCTION leasehold.enter(p_namespace text, p_name bytea, p_entry bytea, p_client text, p_hears boolean,
     p_weight bigint, p_capacity bigint, p_queues boolean, p_returns boolean, p_holding_us bigint, p_waiting_us bigint,
@@ -225,9 +248,9 @@ BEGIN
     IF NOT p_returns
 --[spring]         AND false -- there is a row to be taken first
     THEN
-        INSERT INTO leasehold.entry AS e (namespace, name, ticket, entry, client, hears, weight, capacity, holds,
+        INSERT INTO leasehold.entry AS e (namespace, name, ticket, nth, entry, client, hears, weight, capacity, holds,
             owner, host, pid, value, entered_at, expires_at)
-        SELECT p_namespace, p_name, nextval('leasehold.ticket'), p_entry, p_client, p_hears, p_weight, p_capacity, true,
+        SELECT p_namespace, p_name, nextval('leasehold.ticket'), 0, p_entry, p_client, p_hears, p_weight, p_capacity, true,
             p_owner, p_host, p_pid, p_value, v_now, v_now + p_holding_us * interval '1 microsecond'
         WHERE NOT EXISTS (SELECT FROM leasehold.entry o WHERE o.namespace = p_namespace AND o.name = p_name)
         RETURNING 'holding', e.ticket,
@@ -269,9 +292,12 @@ BEGIN
             WHEN NOT v_fits AND NOT p_queues THEN 'refused'
         END;
         IF standing IS NULL AND NOT v_fits THEN
-            SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
-            WHERE e.namespace = p_namespace AND e.name = p_name;
-            standing := CASE WHEN ahead >= p_line_max THEN 'full' END;
+            ahead := leasehold.ahead_of(p_namespace, p_name, NULL, v_now);
+            IF ahead >= p_line_max THEN
+                SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
+                WHERE e.namespace = p_namespace AND e.name = p_name;
+                standing := CASE WHEN ahead >= p_line_max THEN 'full' END;
+            END IF;
         END IF;
         IF standing IS NULL THEN
             -- One of this id that has expired, and nobody has taken out yet.
@@ -279,9 +305,11 @@ BEGIN
                 DELETE FROM leasehold.entry e WHERE e.entry = p_entry;
             END IF;
             v_holds := v_fits;
-            INSERT INTO leasehold.entry AS e (namespace, name, ticket, entry, client, hears, weight, capacity, holds,
+            INSERT INTO leasehold.entry AS e (namespace, name, ticket, nth, entry, client, hears, weight, capacity, holds,
                 owner, host, pid, value, entered_at, expires_at)
-            VALUES (p_namespace, p_name, nextval('leasehold.ticket'), p_entry, p_client, p_hears, p_weight, p_capacity,
+            VALUES (p_namespace, p_name, nextval('leasehold.ticket'), coalesce((SELECT l.nth + 1 FROM leasehold.entry l
+                    WHERE l.namespace = p_namespace AND l.name = p_name ORDER BY l.ticket DESC LIMIT 1), 0),
+                p_entry, p_client, p_hears, p_weight, p_capacity,
                 v_fits, p_owner, p_host, p_pid, p_value, v_now,
                 v_now + CASE WHEN v_fits THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
             RETURNING e.ticket INTO ticket;
@@ -290,8 +318,7 @@ BEGIN
             line := leasehold.show(p_namespace, p_name, v_now, false);
         END IF;
     ELSIF NOT v_holds THEN
-        SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
-        WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < enter.ticket;
+        ahead := leasehold.ahead_of(p_namespace, p_name, ticket, v_now);
     END IF;
     standing := coalesce(standing, CASE WHEN v_holds THEN 'holding' ELSE 'waiting' END);
 --[spring]     -- Nobody of ours holds, so somebody else does, who tells nobody when it leaves: the first in line looks as often as
