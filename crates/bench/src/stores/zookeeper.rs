@@ -53,11 +53,6 @@ impl Store for Zookeeper {
         })
     }
 
-    /// Whoever joins a line is told of everybody in it: with 10,000 of them that is a gigabyte and more.
-    fn waiters_max(&self) -> usize {
-        1000
-    }
-
     /// Packets, of which a request is one and a ping another.
     fn requests(&self) -> Option<u64> {
         let counted = self.0.asked("mntr");
