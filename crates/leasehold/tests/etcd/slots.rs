@@ -242,7 +242,8 @@ async fn an_entry_that_was_made_unheard_is_known_by_its_id_and_taken_out_by_what
             assert_eq!(keys(server, "lock/unheard/"), before);
         }
         let left = store.leave(&unheard.place).await.unwrap();
-        assert_eq!(left == Departure::WasHolding, is_there, "{left:?}");
+        // It may have arrived since we looked.
+        assert!(left == Departure::WasHolding || !is_there, "{left:?}");
         assert_eq!(in_line(&near, &unheard).await, [0; 0]);
     }
     assert!(arrived > 1, "no request arrived, so that no reply was lost");
