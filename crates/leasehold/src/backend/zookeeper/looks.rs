@@ -65,13 +65,14 @@ impl Looks {
             return next;
         }
         let before = known.as_ref().map(|known| known.answered.clone());
-        let (looks, name) = (self.clone(), folder.to_owned());
+        // The list has it, and must not be kept by it.
+        let (list, name) = (Arc::downgrade(&self.0), folder.to_owned());
         let next = async move {
             if let Some(before) = before {
                 let _ = before.await; // or nobody waits for it any more
             }
             // From here on it is too late for others.
-            let _under_way = looks.under_way(&mut locked(&looks.0), &name, by);
+            let _under_way = list.upgrade().map(|list| Self(list.clone()).under_way(&mut locked(&list), &name, by));
             look.await
         };
         let next = next.boxed().shared();
@@ -177,5 +178,15 @@ mod tests {
         looks.next("f", 1, sent.look()).await.unwrap().unwrap();
         assert_eq!(sent.count(), 1);
         assert!(looks.begin("f", 1).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_look_that_nobody_waits_for_any_more_does_not_keep_what_it_is_kept_by() {
+        let looks = Looks::default();
+        let first = looks.begin("f", 1).unwrap();
+        drop((looks.next("f", 1, Sent::default().look()), first));
+        let list = Arc::downgrade(&looks.0);
+        drop(looks);
+        assert!(list.upgrade().is_none());
     }
 }
