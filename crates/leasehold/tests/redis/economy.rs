@@ -63,6 +63,50 @@ async fn a_thousand_locks_are_renewed_in_a_handful_of_calls() {
     assert!(guards.iter().all(|guard| guard.check().is_ok()));
 }
 
+/// A lock that is held, and who waits for it, alone.
+async fn held_and_awaited(server: &Server) -> (Locks, leasehold::Guard, tokio::task::JoinHandle<leasehold::Guard>) {
+    let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+    let held = one.mutex("k").unwrap().lock().await.unwrap();
+    let mutex = other.mutex("k").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    until_waiting(&one, "k", 1).await.unwrap();
+    (one, held, waiter)
+}
+
+#[tokio::test]
+async fn handing_over_to_the_only_one_who_waits_ends_the_line_at_once() {
+    let server = Server::start().unwrap();
+    let (locks, held, waiter) = held_and_awaited(&server).await;
+    let before = held.token();
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    held.release().await.unwrap();
+    let next = soon("the waiter's turn", waiter).await.unwrap();
+    assert!(next.token() > before);
+    for piecemeal in ["zrem", "hdel"] {
+        assert_eq!(calls(&server, piecemeal), 0, "{piecemeal}: the line is deleted whole");
+    }
+    assert_eq!(server.cli(&["EXISTS", "{lock:k}:queue", "{lock:k}:leases", "{lock:k}:entries"]), "0");
+    assert_eq!(server.cli(&["ZSCORE", "{lock:k}:tickets", "t"]), next.token().to_string(), "others come after it");
+    next.release().await.unwrap();
+    assert_eq!(server.cli(&["EXISTS", "lock:k"]), "0");
+    let after = locks.mutex("k").unwrap().lock().await.unwrap();
+    assert!(locks.mutex("k").unwrap().try_lock().await.unwrap().is_none());
+    after.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wish_for_the_only_one_who_waits_outlives_its_wait() {
+    let server = Server::start().unwrap();
+    let (locks, held, waiter) = held_and_awaited(&server).await;
+    let waits = locks.inspect("k").await.unwrap().unwrap().waiters.unwrap().remove(0);
+    locks.ask_to_yield(&waits).await.unwrap();
+    held.release().await.unwrap();
+    let next = soon("the waiter's turn", waiter).await.unwrap();
+    assert_eq!(server.cli(&["HEXISTS", "{lock:k}:entries", &format!("y{}", waits.place.entry)]), "1");
+    next.release().await.unwrap();
+    assert_eq!(server.cli(&["EXISTS", "{lock:k}:entries"]), "0");
+}
+
 #[tokio::test]
 async fn tokens_that_run_out_are_refused_and_nothing_is_held() {
     let server = Server::start().unwrap();
