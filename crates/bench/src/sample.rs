@@ -21,6 +21,8 @@ pub(crate) enum Work {
     HandOver,
     /// What one in a hundred of those takes at least.
     HandOverTail,
+    /// A bare request after the pause that comes before such a release: what a trip takes when everybody has slept.
+    Trip,
     /// What the store was sent for a lock that was taken and given back.
     PairRequests,
     /// What the store was sent for each hand-over, with so many in line.
@@ -45,13 +47,14 @@ pub(crate) enum Work {
 
 impl Work {
     /// All of them, in the order of a report.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Pairs,
         Self::PairRequests,
         Self::Crowd,
         Self::Fairness,
         Self::HandOver,
         Self::HandOverTail,
+        Self::Trip,
         Self::HandOverRequests,
         Self::BesideHeld,
         Self::Renewals,
@@ -71,6 +74,7 @@ impl Work {
             Self::Fairness => "slowest task against the fastest, all tasks one lock",
             Self::HandOver => "release to the next holder, p50",
             Self::HandOverTail => "release to the next holder, p99",
+            Self::Trip => "a bare request after a pause, as before a release to one waiter, p50",
             Self::PairRequests => "requests for a lock and its release",
             Self::HandOverRequests => "requests for each hand-over, the next turn's request to join included",
             Self::BesideHeld => "lock and release beside held locks",
@@ -92,6 +96,7 @@ impl Work {
             Self::Fairness => "fairness",
             Self::HandOver => "hand-over",
             Self::HandOverTail => "hand-over-tail",
+            Self::Trip => "trip",
             Self::PairRequests => "pair-requests",
             Self::HandOverRequests => "hand-over-requests",
             Self::BesideHeld => "beside-held",
@@ -110,7 +115,7 @@ impl Work {
         match self {
             Self::Pairs | Self::Crowd | Self::Clients => "pairs/s",
             Self::Fairness => "of the fastest",
-            Self::HandOver | Self::HandOverTail | Self::Silent => "µs",
+            Self::HandOver | Self::HandOverTail | Self::Trip | Self::Silent => "µs",
             Self::PairRequests | Self::HandOverRequests => "requests",
             Self::BesideHeld | Self::NameLength => "µs a pair",
             Self::Renewals => "requests/s",
@@ -126,6 +131,7 @@ impl Work {
             Self::Pairs | Self::Crowd | Self::Fairness | Self::PairRequests => "tasks",
             Self::HandOver | Self::HandOverTail | Self::HandOverRequests => "waiters",
             Self::BesideHeld | Self::Renewals | Self::RenewalLoad | Self::HeldMemory => "held locks",
+            Self::Trip => "requests",
             Self::NameLength => "bytes",
             Self::Clients => "clients",
             Self::Silent => "silent servers",

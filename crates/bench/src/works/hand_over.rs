@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::Bench;
 use super::pairs::STARVED_AFTER;
 use crate::contender::{Connect, Contender, Place, Rival};
-use crate::sample::{Work, percentile};
+use crate::sample::{BARE, Work, percentile};
 
 /// What a waiter needs until it waits, on a store that does not tell. A little more each time, so that nobody who polls is
 /// met in step.
@@ -46,7 +46,33 @@ pub(super) async fn turns(bench: &mut Bench<'_>, rivals: &mut [Rival]) {
             bench.add(Work::HandOver, rival.name, 1, percentile(&micros, 50));
             bench.add(Work::HandOverTail, rival.name, 1, percentile(&micros, 99));
         }
+        if let Some((bare, _)) = rivals.iter().find(|rival| rival.name == BARE).and_then(Rival::client) {
+            bench.progress(Work::Trip, BARE, 1);
+            let mut spans = Vec::new();
+            for nth in 0..bench.plan.turns {
+                spans.push(trip(&**bare, &format!("trip-{round}-{nth}"), nth).await);
+            }
+            bench.add(Work::Trip, BARE, 1, percentile(&micros(spans), 50));
+        }
     }
+}
+
+/// One bare request, as long after the one before it as a release is after whoever waits has come.
+async fn trip(bare: &dyn Contender, key: &str, nth: usize) -> Duration {
+    let clock = Clock::boot();
+    let mut lock = bare.lock(key);
+    pause(&clock, nth).await;
+    let began = clock.now();
+    lock.take().await;
+    let took = began.until(clock.now());
+    lock.give().await;
+    took
+}
+
+/// Long enough for a waiter to wait.
+async fn pause(clock: &Clock, nth: usize) {
+    let pause = UNTIL_IT_WAITS + MORE_EACH_TIME * (nth % 27) as u32;
+    Timer::on_callers_runtime(clock.clone()).sleep(pause).await;
 }
 
 /// Nothing if whoever waits is left waiting.
@@ -76,8 +102,7 @@ async fn turn(one: &dyn Contender, other: &dyn Contender, key: &str, nth: usize)
         awaited.give().await;
         at
     });
-    let pause = UNTIL_IT_WAITS + MORE_EACH_TIME * (nth % 27) as u32;
-    Timer::on_callers_runtime(clock.clone()).sleep(pause).await;
+    pause(&clock, nth).await;
     let began = clock.now();
     held.give().await;
     began.until(waiter.await.expect("no panic"))
