@@ -1,9 +1,9 @@
 //! The store on Redis, alone, behind sentinels or as a cluster: fair, pushed, fenced, and one with everybody else's
 //! `SET NX PX`.
 //!
-//! Every verb is one script or one transaction, so it happens entirely or not at all, on the server's own clock. Trips: one
-//! to enter, or two if there is a line that we did not know of; one to leave; none for the waiter that a departure hands over
-//! to; one for any number of renewals on one server.
+//! Every verb is one script, so it happens entirely or not at all, on the server's own clock; what takes a free key without
+//! one counts only if all of it happened. Trips: one to enter, or two if there is a line that we did not know of; one to
+//! leave; none for the waiter that a departure hands over to; one for any number of renewals on one server.
 
 pub(super) mod address;
 pub(super) mod call;

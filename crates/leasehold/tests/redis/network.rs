@@ -57,6 +57,24 @@ async fn a_leader_who_came_while_the_observer_was_cut_off_is_seen_when_it_is_bac
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_begun_when_the_server_became_read_only_is_not_left_behind() {
+    let (server, proxy, _near, far) = near_and_far(Duration::from_secs(60)).await;
+    far.mutex("other").unwrap().lock().await.unwrap().release().await.unwrap();
+    // So high that the mark is set in vain, and the script has to follow.
+    server.cli(&["ZADD", "{lock:k}:tickets", "9000000000000000", "t"]);
+    proxy.delay(Duration::from_millis(200));
+    let mutex = far.mutex("k").unwrap();
+    let trying = tokio::spawn(async move { mutex.try_lock().await });
+    until("the mark is set", || server.cli(&["EXISTS", "lock:k"]) == "1").unwrap();
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let refused = soon("a refusal", trying).await.unwrap().unwrap_err();
+    assert!(refused.to_string().contains("read-only"), "{refused}");
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    proxy.heal();
+    until("nothing is left held", || is_free(&server)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_reply_was_lost_is_had_or_given_back() {
     let (server, proxy, _near, far) = near_and_far(TTL).await;
     let mutex = far.mutex("k").unwrap();

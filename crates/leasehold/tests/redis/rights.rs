@@ -11,11 +11,11 @@ use crate::{connect, redisson, soon, until_waiting};
 /// All that locks need in the default namespace: their keys and what lies beside them, the channels of clients and of those
 /// who observe a key, and these commands. `+select` is for a database other than the first.
 const RIGHTS: &str = "~lock:* ~{lock:* resetchannels &leasehold:* &{lock:* -@all +ping +info +time +scan +evalsha \
-                      +script|load +subscribe +unsubscribe +publish +get +set +multi +exec +hlen +del +exists +type +pexpire +pttl \
+                      +script|load +subscribe +unsubscribe +publish +get +set +hlen +del +exists +type +pexpire +pttl \
                       +hset +hget +hmget +hdel +hexists +zadd +zrem +zcard +zscore +zrank +zrange";
 
 /// What of it is needed only for locks that are plain strings.
-const RIGHTS_OF_CANONICAL: &str = "+get +set +multi +exec +hlen";
+const RIGHTS_OF_CANONICAL: &str = "+get +set +hlen";
 
 /// What `?replicas=` needs besides.
 const RIGHTS_OF_REPLICAS: &str = "+wait";

@@ -47,7 +47,7 @@ async fn whoever_came_in_without_a_ticket_that_counts_goes_behind_those_who_came
     let server = Server::start().unwrap();
     let (one, other) = (Redis::connect(&server.url()).await.unwrap(), Redis::connect(&server.url()).await.unwrap());
     let key = Key::new(&Namespace::default(), "k").unwrap();
-    // As a client leaves it whose transaction set the mark, and found that a higher ticket had been given.
+    // As a client leaves it that set the mark, and found that a higher ticket had been given.
     let last = server_us_in(&server, Duration::ZERO);
     server.cli(&["ZADD", "{lock:k}:tickets", &last.to_string(), "t"]);
     let early = request(&key, 1);
@@ -65,6 +65,19 @@ async fn whoever_came_in_without_a_ticket_that_counts_goes_behind_those_who_came
     let looks = Request { returns: true, ..early };
     let standing = one.enter(&looks).await.unwrap();
     assert!(matches!(standing, Standing::Holding { .. }), "it has lost its new place: {standing:?}");
+}
+
+#[tokio::test]
+async fn a_mark_that_somebody_lined_up_behind_before_its_ticket_counted_gets_none() {
+    let server = Server::start().unwrap();
+    let other = Redis::connect(&server.url()).await.unwrap();
+    let key = Key::new(&Namespace::default(), "k").unwrap();
+    // The first of the two commands by which a free key is taken; then somebody comes; then the second.
+    let guess = server_us_in(&server, Duration::from_secs(1)).to_string();
+    let mark = format!("{} leasehold:somebody:local {guess} 0 0 0 0 -1 ", EntryId(1));
+    assert_eq!(server.cli(&["SET", "lock:k", &mark, "NX", "PX", "30000"]), "OK");
+    assert!(matches!(other.enter(&request(&key, 2)).await.unwrap(), Standing::Waiting { .. }));
+    assert_eq!(server.cli(&["ZADD", "{lock:k}:tickets", "GT", "CH", &guess, "t"]), "0");
 }
 
 #[tokio::test]

@@ -99,15 +99,28 @@ pub(super) fn evalsha<'a>(digest: &str, lines: impl ExactSizeIterator<Item = &'a
     })
 }
 
+/// What became of a verb for a key that most likely has no line. If it is not done, its own script must follow.
+enum Alone {
+    Done(Value),
+    /// Nothing was changed: it has a line, or anything else is unusual.
+    NotDone,
+    /// A mark may have been set that does not count.
+    Begun,
+}
+
 impl Wire {
     /// Does it in one trip, and one more for the replicas' word if that is wanted; two, if a key that seemed to have no line
     /// has one.
     pub(super) async fn call(&self, call: &Call) -> Result<Value> {
-        if let Some(answer) = self.try_alone(call).await? {
+        let alone = self.try_alone(call).await?;
+        if let Alone::Done(answer) = alone {
             return Ok(answer);
         }
         let (script, command) = call.command(self);
-        let (answer, link) = self.ask(call.names.slot(), script, &command).await?;
+        let asked = self.ask(call.names.slot(), script, &command).await;
+        // A script that is refused takes no mark away.
+        let asked = if let Alone::Begun = alone { asked.map_err(Error::with_unknown_fate) } else { asked };
+        let (answer, link) = asked?;
         if self.settings.replicas == 0 || !call.enters() || !reply::is_grant(&answer) {
             return Ok(answer);
         }
@@ -122,30 +135,29 @@ impl Wire {
         self.ask(0, renew, &of_nothing).await.map(drop)
     }
 
-    /// Enters or leaves a key that most likely has no line. No answer if it has one, or if anything else is unusual: then the
-    /// verb's own script must follow.
-    async fn try_alone(&self, call: &Call) -> Result<Option<Value>> {
-        let (alone, slot) = (Alone { call, wire: self }, call.names.slot());
-        match call.verb {
-            Verb::Enter { guess: Some(Guess { ticket, .. }), .. } => {
-                let (answer, link) = if self.has_slots() {
-                    self.transact(slot, &alone.alone()).await?
-                } else {
-                    self.transact_together(slot, &alone, &self.settings.scripts.enter).await?
+    /// Enters or leaves a key that most likely has no line.
+    async fn try_alone(&self, call: &Call) -> Result<Alone> {
+        let slot = call.names.slot();
+        match &call.verb {
+            Verb::Enter { terms, note, guess: Some(guess), .. } => {
+                let (answer, link) = self.send(slot, &call.free(&self.channel, terms, note, guess)).await?;
+                let taken = match answer {
+                    Some(Value::Array(answers)) if answers.starts_with(&[Value::Nil]) => return Ok(Alone::NotDone),
+                    Some(Value::Array(answers)) => answers.starts_with(&[Value::Okay, Value::Int(1)]),
+                    _ => false,
                 };
-                if !answer.is_some_and(|answer| is_granted(&answer)) {
-                    return Ok(None);
-                }
+                let Some(ticket) = i64::try_from(guess.ticket).ok().filter(|_| taken) else { return Ok(Alone::Begun) };
                 if self.settings.replicas > 0 {
                     self.confirm(&link).await?;
                 }
-                Ok(i64::try_from(ticket).ok().map(Value::Int))
+                Ok(Alone::Done(Value::Int(ticket)))
             }
             Verb::Leave { alone: true } if !self.has_slots() => {
-                let (answer, _) = self.transact_together(slot, &alone, &self.settings.scripts.leave).await?;
-                Ok(answer.filter(|answer| *answer != Value::Int(-1)))
+                let leaving = Leaving { call, wire: self };
+                let answer = self.send_together(slot, &leaving, &self.settings.scripts.leave).await?;
+                Ok(answer.filter(|answer| *answer != Value::Int(-1)).map_or(Alone::NotDone, Alone::Done))
             }
-            _ => Ok(None),
+            _ => Ok(Alone::NotDone),
         }
     }
 
@@ -164,29 +176,18 @@ impl Wire {
     }
 }
 
-/// What is done to a key that has no line. To enter it takes no script but a transaction, which takes the server half the
-/// time. The mark is set if the key is free, and the guess is the ticket if it is higher than all before, which it is not while
-/// there is a line. Whatever else comes of it is put right by the script, which must follow: it finds the mark that may be
-/// there, and takes no notice of it.
-struct Alone<'a> {
-    call: &'a Call,
-    wire: &'a Wire,
-}
-
-impl Joinable for Alone<'_> {
-    /// Four commands to enter, or five.
-    fn alone(&self) -> Command {
-        let Verb::Enter { terms, note, guess: Some(guess), .. } = &self.call.verb else {
-            return self.call.command(self.wire).1;
-        };
-        let [lock, tickets, ..] = self.call.names.all().map(str::as_bytes);
-        let (id, channel, ticket) = (hex(self.call.entry), self.wire.channel.as_bytes(), Digits::of(guess.ticket));
-        let command = Command::of(1)
-            .part(b"MULTI")
-            .and(6)
+impl Call {
+    /// Takes a key that has no line, without a script: two commands, or three, which take the server a third of the time.
+    /// The mark is set if the key is free, and the guess is the ticket if it is higher than all before, which it is not while
+    /// there is a line. Whatever else comes of it is put right by the script, which must follow: it finds the mark that may be
+    /// there, and takes no notice of it. Others may come in between the two, and find a mark that does not count yet.
+    fn free(&self, channel: &str, terms: &Terms, note: &[u8], guess: &Guess) -> Command {
+        let [lock, tickets, ..] = self.names.all().map(str::as_bytes);
+        let (id, ticket) = (hex(self.entry), Digits::of(guess.ticket));
+        let command = Command::of(6)
             .part(b"SET")
             .part(lock)
-            .joined(&[&id, b" ", channel, b" ", &ticket, b" ", note])
+            .joined(&[&id, b" ", channel.as_bytes(), b" ", &ticket, b" ", note])
             .part(b"NX")
             .part(b"PX")
             .number(millis(terms.holding))
@@ -197,41 +198,29 @@ impl Joinable for Alone<'_> {
             .part(b"CH")
             .part(&ticket)
             .part(b"t");
-        let command =
-            if guess.is_kept { command } else { command.and(3).part(b"PEXPIRE").part(tickets).number(keep_ms(terms)) };
-        command.and(1).part(b"EXEC")
-    }
-
-    fn script(&self) -> &'static str {
-        &self.wire.settings.scripts.alone.digest
-    }
-
-    fn join(&self, together: &mut Together) {
-        let [lock, tickets, ..] = self.call.names.all().map(str::as_bytes);
-        let id = hex(self.call.entry);
-        together.key(lock);
-        let Verb::Enter { terms, note, guess: Some(guess), .. } = &self.call.verb else {
-            together.verb(b'l');
-            return together.joined(&[&id, b" ", self.wire.settings.client.as_bytes()]);
-        };
-        let (channel, ticket) = (self.wire.channel.as_bytes(), Digits::of(guess.ticket));
-        together.verb(if guess.is_kept { b'e' } else { b'r' });
-        together.key(tickets);
-        together.joined(&[&id, b" ", channel, b" ", &ticket, b" ", note]);
-        together.arg(&Digits::of(millis(terms.holding)));
-        together.arg(&ticket);
-        if !guess.is_kept {
-            together.arg(&Digits::of(keep_ms(terms)));
-        }
+        if guess.is_kept { command } else { command.and(3).part(b"PEXPIRE").part(tickets).number(keep_ms(terms)) }
     }
 }
 
-/// Whether the transaction took the lock.
-fn is_granted(answer: &Value) -> bool {
-    match answer {
-        Value::Int(1) => true,
-        Value::Array(answers) => answers.starts_with(&[Value::Okay, Value::Int(1)]),
-        _ => false,
+/// Giving back a key that has no line.
+struct Leaving<'a> {
+    call: &'a Call,
+    wire: &'a Wire,
+}
+
+impl Joinable for Leaving<'_> {
+    fn alone(&self) -> Command {
+        self.call.command(self.wire).1
+    }
+
+    fn script(&self) -> &'static str {
+        &self.wire.settings.scripts.leave_many.digest
+    }
+
+    fn join(&self, together: &mut Together) {
+        let [lock, ..] = self.call.names.all();
+        together.key(lock.as_bytes());
+        together.arg(&[&hex(self.call.entry), b" ", self.wire.settings.client.as_bytes()]);
     }
 }
 

@@ -1,4 +1,5 @@
-//! A connection to one server. Requests leave in the order in which they are made, and answers come back in that order.
+//! A connection to one server. Requests leave in the order in which they are made, but for those that gather into one call,
+//! which leave behind the others that are written with them. Answers come back in the order in which requests left.
 //!
 //! Whoever waits for an answer reads for everybody: a request that is alone goes to the socket and comes back from it
 //! without passing through another task, and each task more may be another thread to wake, which takes as long as the trip
@@ -77,8 +78,8 @@ struct State {
     flush_due: bool,
     /// Those who wait, in the order of their answers. Behind them come those who leave together.
     waiting: VecDeque<Awaited>,
-    /// How many answers the first of them has had.
-    answered: usize,
+    /// The answers that the first of them has had, if it has several.
+    answered: Vec<Value>,
     made: u64,
     /// The request whose maker reads. If there is none, the connection's own task does.
     reader: Option<u64>,
@@ -91,7 +92,7 @@ struct State {
 
 /// What the server has yet to answer.
 enum Awaited {
-    /// With so many answers, of which the last counts.
+    /// With so many answers.
     One(Arc<Slot>, usize),
     /// With one that is for all of them.
     Together(Vec<Arc<Slot>>),
@@ -129,7 +130,7 @@ impl Pipe {
             gathered: 0,
             flush_due: false,
             waiting: VecDeque::new(),
-            answered: 0,
+            answered: Vec::new(),
             made: 0,
             reader: None,
             own_task: None,
@@ -147,7 +148,7 @@ impl Pipe {
         locked(&self.end.0.state).broken.is_some()
     }
 
-    /// Sends a request and waits for its answer; for that to its last command, if there are several. Once this has been
+    /// Sends a request and waits for its answer; for a list of them, if it is of several commands. Once this has been
     /// polled, the request may have been sent.
     pub(in crate::backend) async fn ask(&self, command: &Command) -> RedisResult<Value> {
         self.end.0.send(Request::Alone(command)).await?.extract_error()
@@ -267,11 +268,12 @@ impl Inner {
                     }
                     continue;
                 }
-                let Some(awaited) = locked(&self.state).next_answered() else { return Err(unasked()) };
-                match awaited {
+                let value = frame.value()?;
+                let Some(answered) = locked(&self.state).answer(value) else { return Err(unasked()) };
+                match answered {
                     None => {}
-                    Some(Awaited::One(slot, _)) => hand_out(&slot, frame.value(), reader, wakers),
-                    Some(Awaited::Together(slots)) => hand_out_all(&slots, frame.value(), reader, wakers),
+                    Some((Awaited::One(slot, _), value)) => hand_out(&slot, Ok(value), reader, wakers),
+                    Some((Awaited::Together(slots), value)) => hand_out_all(&slots, value, reader, wakers),
                 }
             }
         }
@@ -298,9 +300,8 @@ impl Inner {
 }
 
 impl State {
-    /// Puts a request behind the others.
+    /// Puts a request behind the others, and before those that leave together.
     fn put(&mut self, command: &Command, slot: Arc<Slot>) {
-        self.close_together();
         self.outgoing.extend_from_slice(command.bytes());
         self.waiting.push_back(Awaited::One(slot, command.count));
     }
@@ -336,16 +337,18 @@ impl State {
         awaited.chain(&self.together.slots)
     }
 
-    /// Whose the next answer is, if it is the last of its own.
-    fn next_answered(&mut self) -> Option<Option<Awaited>> {
-        self.answered += 1;
-        if let Awaited::One(_, answers) = self.waiting.front()?
-            && self.answered < *answers
-        {
+    /// The next answer has come: whose it is, and all that they get, if nothing is lacking any more. Nothing at all if nobody
+    /// waits for one.
+    fn answer(&mut self, value: Value) -> Option<Option<(Awaited, Value)>> {
+        let Awaited::One(_, answers @ 2..) = *self.waiting.front()? else {
+            return Some(self.waiting.pop_front().map(|awaited| (awaited, value)));
+        };
+        self.answered.push(value);
+        if self.answered.len() < answers {
             return Some(None);
         }
-        self.answered = 0;
-        Some(self.waiting.pop_front())
+        let all = Value::Array(std::mem::take(&mut self.answered));
+        Some(self.waiting.pop_front().map(|awaited| (awaited, all)))
     }
 
     fn reader_waker(&mut self) -> Option<Waker> {
@@ -401,14 +404,13 @@ fn hand_out(slot: &Slot, value: RedisResult<Value>, reader: Option<u64>, wakers:
 }
 
 /// Gives each its part of an answer to all, which may also be that the server did nothing.
-fn hand_out_all(slots: &[Arc<Slot>], answer: RedisResult<Value>, reader: Option<u64>, wakers: &mut Vec<Waker>) {
+fn hand_out_all(slots: &[Arc<Slot>], answer: Value, reader: Option<u64>, wakers: &mut Vec<Waker>) {
     let for_all = match answer {
-        Ok(Value::Array(parts)) if parts.len() == slots.len() => {
+        Value::Array(parts) if parts.len() == slots.len() => {
             return slots.iter().zip(parts).for_each(|(slot, part)| hand_out(slot, Ok(part), reader, wakers));
         }
-        Ok(error @ Value::ServerError(_)) => Ok(error),
-        Ok(_) => Err(unasked()),
-        Err(error) => Err(error),
+        error @ Value::ServerError(_) => Ok(error),
+        _ => Err(unasked()),
     };
     slots.iter().for_each(|slot| hand_out(slot, for_all.clone(), reader, wakers));
 }
@@ -531,15 +533,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_several_commands_in_a_row_the_last_is_answered() {
+    async fn several_commands_in_a_row_are_answered_by_a_list() {
         let (pipe, mut server) = pipe();
         let (several, one) = (ping().before(&ping()).before(&ping()), ping());
         let answering = async {
             receive(&mut server, 4).await;
-            server.write_all(b"+OK\r\n+QUEUED\r\n*1\r\n:7\r\n:8\r\n").await.unwrap();
+            server.write_all(b"+OK\r\n_\r\n*1\r\n:7\r\n:8\r\n").await.unwrap();
         };
         let (several, one, ()) = futures_util::future::join3(pipe.ask(&several), pipe.ask(&one), answering).await;
-        assert_eq!(several.unwrap(), Value::Array(vec![Value::Int(7)]));
+        assert_eq!(several.unwrap(), Value::Array(vec![Value::Okay, Value::Nil, Value::Array(vec![Value::Int(7)])]));
         assert_eq!(one.unwrap(), Value::Int(8));
     }
 

@@ -50,10 +50,10 @@ impl Script {
 
 /// The scripts of one layout.
 pub(super) struct Scripts {
-    /// For many locks at once that nobody else wants.
-    pub(super) alone: Script,
     pub(super) enter: Script,
     pub(super) leave: Script,
+    /// The same, for many locks at once that nobody else wants.
+    pub(super) leave_many: Script,
     pub(super) renew: Script,
     pub(super) annotate: Script,
     pub(super) wish: Script,
@@ -79,9 +79,9 @@ impl Scripts {
         let made = |quick: &str, verb: &str| Script::of(&[quick, layout, "\n", line, "\n", verb]);
         let script = |verb: &str| made("", verb);
         Self {
-            alone: Script::of(&[include_str!("scripts/alone.lua")]),
             enter: made(quick_enter, include_str!("scripts/enter.lua")),
             leave: made(quick_leave, include_str!("scripts/leave.lua")),
+            leave_many: Script::of(&[include_str!("scripts/leave_many.lua")]),
             renew: script(include_str!("scripts/renew.lua")),
             annotate: script(include_str!("scripts/annotate.lua")),
             wish: script(include_str!("scripts/wish.lua")),

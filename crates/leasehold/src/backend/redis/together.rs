@@ -1,4 +1,4 @@
-//! Requests that leave together: many of one kind become one call of a script, which a server does in a third of the time.
+//! Requests that leave together: many become one call of a script, which a server does in a third of the time.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) trait Joinable: Sync {
     /// The digest of the script that does many of them, which answers with as many values.
     fn script(&self) -> &'static str;
 
-    /// Adds its verb, its keys and its arguments to a call of that script.
+    /// Adds its keys and its arguments to a call of that script.
     fn join(&self, call: &mut Together);
 }
 
@@ -21,8 +21,6 @@ pub(super) trait Joinable: Sync {
 #[derive(Default)]
 pub(super) struct Together {
     script: &'static str,
-    /// The script's first argument.
-    verbs: Vec<u8>,
     keys: Parts,
     args: Parts,
     /// Whose answers they are, in order.
@@ -47,34 +45,23 @@ impl Together {
         self.slots.push(slot);
     }
 
-    /// A letter for what is to be done.
-    pub(super) fn verb(&mut self, verb: u8) {
-        self.verbs.push(verb);
-    }
-
     pub(super) fn key(&mut self, key: &[u8]) {
         self.keys.add(&[key]);
     }
 
-    pub(super) fn arg(&mut self, arg: &[u8]) {
-        self.args.add(&[arg]);
-    }
-
-    /// An argument that is put together from several.
-    pub(super) fn joined(&mut self, parts: &[&[u8]]) {
+    /// An argument that is put together from several parts.
+    pub(super) fn arg(&mut self, parts: &[&[u8]]) {
         self.args.add(parts);
     }
 
     /// Ends the call, and begins another: the first is for those, and behind the other bytes.
     pub(super) fn close(&mut self, outgoing: &mut Vec<u8>) -> Vec<Arc<Slot>> {
-        write_count(outgoing, b'*', 4 + self.keys.count + self.args.count);
+        write_count(outgoing, b'*', 3 + self.keys.count + self.args.count);
         write_part(outgoing, &[b"EVALSHA"]);
         write_part(outgoing, &[self.script.as_bytes()]);
         write_part(outgoing, &[&Digits::of(self.keys.count as u64)]);
         outgoing.append(&mut self.keys.bytes);
-        write_part(outgoing, &[&self.verbs]);
         outgoing.append(&mut self.args.bytes);
-        self.verbs.clear();
         self.keys.count = 0;
         self.args.count = 0;
         std::mem::take(&mut self.slots)
@@ -111,9 +98,8 @@ mod tests {
         }
 
         fn join(&self, call: &mut Together) {
-            call.verb(b'g');
             call.key(self.0.as_bytes());
-            call.arg(b"now");
+            call.arg(&[b"n", b"ow"]);
         }
     }
 
@@ -122,7 +108,7 @@ mod tests {
         let (ours, mut server) = tokio::io::duplex(1024);
         let pipe = Pipe::over(Box::new(ours), None, Duration::from_secs(5));
         let sent = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n\
-            *8\r\n$7\r\nEVALSHA\r\n$3\r\nall\r\n$1\r\n2\r\n$1\r\nb\r\n$1\r\nc\r\n$2\r\ngg\r\n$3\r\nnow\r\n$3\r\nnow\r\n";
+            *7\r\n$7\r\nEVALSHA\r\n$3\r\nall\r\n$1\r\n2\r\n$1\r\nb\r\n$1\r\nc\r\n$3\r\nnow\r\n$3\r\nnow\r\n";
         let wishes = [Wish("a"), Wish("b"), Wish("c")];
         let answering = async {
             let mut received = vec![0; sent.len()];

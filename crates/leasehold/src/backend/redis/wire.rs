@@ -108,40 +108,41 @@ impl Wire {
         Err(Error::new(ErrorKind::Unreachable, "the key keeps moving between the cluster's nodes"))
     }
 
-    /// Sends a transaction to whoever has that slot. No answer, if the server refused it.
-    pub(super) async fn transact(&self, slot: u16, command: &Command) -> Result<(Option<Value>, Link)> {
+    /// Sends commands to whoever has that slot. No answer, if the server refused one of them.
+    pub(super) async fn send(&self, slot: u16, commands: &Command) -> Result<(Option<Value>, Link)> {
         let link = self.link_to(slot).await?;
-        match link.pipe.ask(command).await {
-            Ok(answer) => Ok((Some(answer), link)),
-            Err(error) => self.refused(&error, link),
-        }
+        let answer = match link.pipe.ask(commands).await {
+            Ok(answer) => Some(answer),
+            Err(error) => self.refused(&error, &link)?,
+        };
+        Ok((answer, link))
     }
 
     /// The same, together with whatever else leaves for that server. One that has forgotten our scripts is told of the one
     /// that does many, and of the one that must follow now.
-    pub(super) async fn transact_together(
+    pub(super) async fn send_together(
         &self,
         slot: u16,
         request: &dyn Joinable,
         follows: &Script,
-    ) -> Result<(Option<Value>, Link)> {
+    ) -> Result<Option<Value>> {
         let link = self.link_to(slot).await?;
         let error = match link.pipe.ask_together(request).await {
-            Ok(answer) => return Ok((Some(answer), link)),
+            Ok(answer) => return Ok(Some(answer)),
             Err(error) => error,
         };
         if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) {
-            let loaded = try_join(self.settings.scripts.alone.load(&link.pipe), follows.load(&link.pipe)).await;
+            let loaded = try_join(self.settings.scripts.leave_many.load(&link.pipe), follows.load(&link.pipe)).await;
             loaded.map_err(|error| fault::of_request(&error))?;
         }
-        self.refused(&error, link)
+        self.refused(&error, &link)
     }
 
-    fn refused(&self, error: &RedisError, link: Link) -> Result<(Option<Value>, Link)> {
+    fn refused(&self, error: &RedisError, link: &Link) -> Result<Option<Value>> {
         if matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension) {
-            return Ok((None, link));
+            return Ok(None);
         }
-        self.learn_from(error, &link);
+        self.learn_from(error, link);
         Err(fault::of_request(error))
     }
 
@@ -216,7 +217,8 @@ impl Link {
     /// Calls a script, for a key that this server is about to have if it is `asking`.
     async fn send(&self, script: &Script, call: &Command, asking: bool) -> Result<Value, RedisError> {
         if asking {
-            script.call(&self.pipe, &Command::of(1).part(b"ASKING").before(call)).await
+            let answers = script.call(&self.pipe, &Command::of(1).part(b"ASKING").before(call)).await?;
+            Ok(answers.into_sequence().unwrap_or_default().pop().unwrap_or(Value::Nil))
         } else {
             script.call(&self.pipe, call).await
         }
