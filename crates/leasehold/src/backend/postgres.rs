@@ -44,7 +44,7 @@ use crate::sync::locked;
 use hub::{Heard, Hub};
 use link::Value;
 use listening::{Ear, Seat};
-use pool::Pool;
+use pool::{Errand, Pool};
 use schema::Schema;
 
 pub use crate::backend::sql::spring::{Layout, Spring};
@@ -157,16 +157,21 @@ impl Shared {
         // A single connection is for everybody.
         let near =
             if self.pool.settings.connections > 1 { self.near.here(enters, || self.pool.another()) } else { None };
+        let errand = if enters { Errand::Join } else { Errand::Other };
         match near {
-            Some(pool) => pool.ask(statement, &values).await,
-            None => self.ask(statement, values).await,
+            Some(pool) => pool.ask_for(errand, statement, &values).await,
+            None => self.ask_for(errand, statement, values).await,
         }
     }
 
     /// One statement, done to its end once begun.
     async fn ask(&self, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
+        self.ask_for(Errand::Other, statement, values).await
+    }
+
+    async fn ask_for(&self, errand: Errand, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
         let (pool, statement) = (self.pool.clone(), statement.to_owned());
-        self.io.run(async move { pool.ask(&statement, &values).await }).await
+        self.io.run(async move { pool.ask_for(errand, &statement, &values).await }).await
     }
 
     /// The same for a statement that may be done twice.

@@ -1,9 +1,11 @@
 //! What locks cost the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Locks;
 use leasehold_testbed::postgres::Server;
+use leasehold_testbed::until;
 use tokio::task::JoinSet;
 
 use crate::{connect, soon, timer, until_waiting};
@@ -63,6 +65,33 @@ async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing
     timer().sleep(Duration::from_secs(SECONDS as u64)).await;
     let asked = server.statements() - before;
     assert!(asked <= 10 * SECONDS, "{asked} statements in {SECONDS} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_does_not_stand_behind_those_who_join() {
+    let server = Arc::new(Server::start().unwrap());
+    let locks = connect(&server.url()).await;
+    let held = locks.mutex("held").unwrap().lock().await.unwrap();
+    // Nobody gets into that line while somebody sleeps in it.
+    let sleeper = std::thread::spawn({
+        let server = server.clone();
+        move || server.try_sql("SELECT leasehold.lock_line('lock', 'closed'), pg_sleep(60)")
+    });
+    let waiting_for = |event: &str| {
+        let count = format!("SELECT count(*) FROM pg_stat_activity WHERE wait_event = '{event}'");
+        server.sql(&count).parse::<usize>().unwrap()
+    };
+    until("somebody sleeps", || waiting_for("PgSleep") == 1).unwrap();
+    let mut joining = JoinSet::new();
+    for _ in 0..100 {
+        let mutex = locks.mutex("closed").unwrap();
+        joining.spawn(async move { mutex.lock().await });
+    }
+    until("most connections wait for the line", || waiting_for("advisory") >= 6).unwrap();
+    soon("its release", held.release()).await.unwrap();
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+    assert!(sleeper.join().unwrap().is_err());
+    soon("the first of them", joining.join_next()).await.unwrap().unwrap().unwrap();
 }
 
 /// Reading the line would take the longer, the longer it is, and nobody else could join meanwhile.

@@ -56,6 +56,14 @@ struct State {
     failure: Option<Error>,
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// To join a line. That is done one after the other, each time with a wait for the disk, and a crowd may want it at once.
+    Join,
+    Other,
+}
+
 enum Found {
     Link(Arc<Link>),
     /// All are busy, and there may be one more.
@@ -87,22 +95,37 @@ impl Pool {
 
     /// Sends a statement on the connection with the least to do, and waits for its rows.
     pub(super) async fn ask(self: &Arc<Self>, statement: &str, values: &[Value]) -> Result<Vec<Row>> {
-        self.try_ask(statement, values).await.map_err(|complaint| complaint.error())
+        self.ask_for(Errand::Other, statement, values).await
+    }
+
+    /// The same, on one of the connections for that errand.
+    pub(super) async fn ask_for(
+        self: &Arc<Self>,
+        errand: Errand,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Row>> {
+        self.try_ask(errand, statement, values).await.map_err(|complaint| complaint.error())
     }
 
     /// The same for a statement that does no harm when it is done twice: if its connection breaks, it is sent once more, on a
     /// new one. The server may have ended idle sessions long ago, which shows when one of them is next used.
     pub(super) async fn ask_harmlessly(self: &Arc<Self>, statement: &str, values: &[Value]) -> Result<Vec<Row>> {
-        match self.try_ask(statement, values).await {
+        match self.try_ask(Errand::Other, statement, values).await {
             Err(complaint) if complaint.is_break() => self.ask(statement, values).await,
             answered => answered.map_err(|complaint| complaint.error()),
         }
     }
 
-    async fn try_ask(self: &Arc<Self>, statement: &str, values: &[Value]) -> Result<Vec<Row>, Complaint> {
+    async fn try_ask(
+        self: &Arc<Self>,
+        errand: Errand,
+        statement: &str,
+        values: &[Value],
+    ) -> Result<Vec<Row>, Complaint> {
         let mut collisions = 0;
         loop {
-            let link = self.link().await.map_err(Complaint::NoConnection)?;
+            let link = self.link(errand).await.map_err(Complaint::NoConnection)?;
             let by_name = self.sessions_are_ours();
             match link.ask(statement, values, by_name).await {
                 Ok(rows) => return Ok(rows),
@@ -125,10 +148,10 @@ impl Pool {
     }
 
     /// The connection with the least to do; one more is made if all are busy.
-    async fn link(self: &Arc<Self>) -> Result<Arc<Link>> {
+    async fn link(self: &Arc<Self>, errand: Errand) -> Result<Arc<Link>> {
         loop {
             let opened = self.opened.notified();
-            match self.find() {
+            match self.find(errand) {
                 Found::Link(link) => return Ok(link),
                 Found::LinkAndRoom(link, counted) => {
                     let pool = self.clone();
@@ -148,10 +171,10 @@ impl Pool {
         }
     }
 
-    fn find(&self) -> Found {
+    fn find(&self, errand: Errand) -> Found {
         let mut state = locked(&self.state);
         state.links.retain(|(link, _)| link.is_open());
-        let idlest = state.links.iter().map(|(link, _)| link).min_by_key(|link| link.busy()).cloned();
+        let idlest = state.idlest(errand).cloned();
         if let Some(link) = idlest.as_ref().filter(|link| link.busy() == 0) {
             return Found::Link(link.clone());
         }
@@ -183,6 +206,20 @@ impl Pool {
         let made = Link::open(&self.settings, &self.timer, None).await.map(Arc::new);
         opening.made = Some(made.clone().map(|link| (link, counted)));
         made
+    }
+}
+
+impl State {
+    /// The connection with the least to do. Whoever joins leaves that one to the others, unless nobody has anything to do: a
+    /// holder who leaves must not stand behind the crowd that waits for it.
+    fn idlest(&self, errand: Errand) -> Option<&Arc<Link>> {
+        let links = || self.links.iter().map(|(link, _)| link);
+        let idlest = links().min_by_key(|link| link.busy())?;
+        if errand == Errand::Other || links().all(|link| link.busy() == 0) {
+            return Some(idlest);
+        }
+        let others = links().filter(|link| !Arc::ptr_eq(link, idlest));
+        others.min_by_key(|link| link.busy()).or(Some(idlest))
     }
 }
 
