@@ -22,7 +22,7 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod socket;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;

@@ -8,6 +8,7 @@ mod address;
 mod core;
 mod fault;
 mod gate;
+mod grpc;
 mod health;
 mod hub;
 mod joined;

@@ -17,9 +17,12 @@ use crate::url::Url;
 #[derive(Clone)]
 pub(in crate::backend) struct Tls {
     /// For client libraries that want texts.
-    #[cfg(all(feature = "tls", any(feature = "etcd", feature = "mysql")))]
+    #[cfg(all(feature = "tls", feature = "mysql"))]
     pub(in crate::backend) pem: Arc<Pem>,
-    #[cfg(all(feature = "tls", any(feature = "postgres", feature = "redis", feature = "zookeeper")))]
+    #[cfg(all(
+        feature = "tls",
+        any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper")
+    ))]
     pub(in crate::backend) config: Arc<ClientConfig>,
 }
 
@@ -77,11 +80,23 @@ impl Tls {
         let unfit = |cause| Error::option("ca, cert or key", "names a file that cannot be used").caused_by(cause);
         let _config = Arc::new(pem.config().map_err(unfit)?);
         Ok(Some(Self {
-            #[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
+            #[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
             config: _config,
-            #[cfg(any(feature = "etcd", feature = "mysql"))]
+            #[cfg(feature = "mysql")]
             pem: Arc::new(pem),
         }))
+    }
+
+    /// The same, for a protocol that is agreed upon while the connection is made.
+    #[cfg(all(feature = "tls", feature = "etcd"))]
+    pub(in crate::backend) fn speaking(mut self, protocol: &[u8]) -> Self {
+        Arc::make_mut(&mut self.config).alpn_protocols = vec![protocol.to_vec()];
+        self
+    }
+
+    #[cfg(all(not(feature = "tls"), feature = "etcd"))]
+    pub(in crate::backend) fn speaking(self, _protocol: &[u8]) -> Self {
+        self
     }
 
     #[cfg(not(feature = "tls"))]

@@ -32,7 +32,7 @@ impl Builder {
         };
         let mut url = Url::parse(url, PORT)?;
         let name = url.to_string();
-        let tls = Tls::of(&mut url, encrypted, "etcds://")?;
+        let tls = Tls::of(&mut url, encrypted, "etcds://")?.map(|tls| tls.speaking(b"h2"));
         url.refuse_the_rest(&OPTIONS)?;
         if !url.path.is_empty() {
             return Err(Error::option("url", "has a path; what stands before every name is the namespace"));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::sync::{Notify, mpsc};
-use tonic::Streaming;
 
+use crate::backend::etcd::grpc::Streaming;
 use crate::backend::etcd::message::{
     Empty, EventKind, Filter, KeyValue, Watch, WatchAct, WatchCancel, WatchCreate, Watched,
 };
@@ -156,7 +156,7 @@ impl Hub {
     }
 
     /// Reads until the stream breaks, its connection is given up, or nothing is heard though something should be.
-    async fn follow(&self, wire: &Wire, link: &Link, mut replies: Streaming<Watched>) {
+    async fn follow(&self, wire: &Wire, link: &Link, mut replies: Streaming<Watch, Watched>) {
         let silence = (wire.settings.patience * SILENCE).max(SILENCE_MIN);
         let mut asked = false;
         loop {

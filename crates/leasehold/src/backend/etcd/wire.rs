@@ -5,16 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::stream;
-use http::uri::PathAndQuery;
+use http::header::{HeaderName, HeaderValue};
+use http::uri::Authority;
 use prost::Message;
 use tokio::sync::{mpsc, watch};
-use tonic::client::Grpc;
-use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status, Streaming};
-use tonic_prost::ProstCodec;
 
+use crate::backend::etcd::grpc::{Channel, Status, Streaming};
 use crate::backend::etcd::joined::Joined;
 use crate::backend::etcd::message::{self, Authenticate, Authenticated, Empty};
 use crate::backend::etcd::{fault, health};
@@ -24,8 +20,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::locked;
 use crate::url::Host;
 
-/// The largest answer that is read: the keys of a namespace with some hundred thousand locks.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Says who asks, to a server that knows us.
+const TOKEN: HeaderName = HeaderName::from_static("token");
+
+/// Without it, a member that is cut off from the others goes on with a stream as if nothing happened there.
+const HAS_LEADER: (HeaderName, HeaderValue) = (HeaderName::from_static("hasleader"), HeaderValue::from_static("true"));
 
 /// What connections are made with.
 pub(super) struct Settings {
@@ -61,8 +60,8 @@ struct Current {
 pub(super) struct Link {
     number: u64,
     pub(super) host: Host,
-    grpc: Grpc<Channel>,
-    token: Option<MetadataValue<Ascii>>,
+    channel: Channel,
+    token: Option<HeaderValue>,
 }
 
 impl Wire {
@@ -134,21 +133,23 @@ impl Wire {
     /// A connection to that server, and nothing else.
     pub(super) async fn connect_to(&self, host: &Host, number: u64) -> Result<Link> {
         let unreachable = |why: String| Error::new(ErrorKind::Unreachable, format!("{host}: {why}"));
-        let connecting = self.endpoint(host)?;
-        let channel = match self.timer.within(self.settings.patience, connecting.connect()).await {
+        let invalid = |_| Error::option("url", "has a host that is no name and no address");
+        let authority = Authority::try_from(host.to_string()).map_err(invalid)?;
+        let connecting = Channel::connect(host, authority, self.settings.tls.as_ref());
+        let channel = match self.timer.within(self.settings.patience, connecting).await {
             Some(Ok(channel)) => channel,
-            Some(Err(cause)) => return Err(unreachable(innermost(&cause))),
+            Some(Err(cause)) => return Err(unreachable(cause.to_string())),
             None => return Err(unreachable("no connection in time".into())),
         };
-        let grpc = Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let mut link = Link { number, host: host.clone(), grpc, token: None };
+        let mut link = Link { number, host: host.clone(), channel, token: None };
         if let Some((name, password)) = &self.settings.login {
             let login = Authenticate { name: name.clone(), password: password.clone() };
             let answer = link.unary::<_, Authenticated>("/etcdserverpb.Auth/Authenticate", login);
             let answer = self.timer.within(self.settings.patience, answer).await;
             let answer = answer.ok_or_else(|| unreachable("no answer in time".into()))?;
             let token = answer.map_err(|status| fault::of(&status).with_no_effect())?.token;
-            let token = token.parse().map_err(|_| Error::new(ErrorKind::Protocol, "an unreadable token"))?;
+            let token =
+                HeaderValue::try_from(token).map_err(|_| Error::new(ErrorKind::Protocol, "an unreadable token"))?;
             link.token = Some(token);
         }
         Ok(link)
@@ -160,22 +161,12 @@ impl Wire {
         let status = link.unary::<_, message::Status>("/etcdserverpb.Maintenance/Status", Empty {});
         match self.timer.within(self.settings.patience, status).await {
             None => Err(unfit("no answer in time".into())),
-            Some(Err(status)) if fault::of_this_server(&status) => Err(unfit(fault::wording(&status))),
+            Some(Err(status)) if fault::of_this_server(&status) => Err(unfit(status.message)),
             Some(Ok(status)) if status.leader == 0 => Err(unfit("it knows of no leader".into())),
             Some(Ok(status)) if status.is_learner => Err(unfit("it is a learner, which answers few requests".into())),
             Some(Ok(status)) => health::admit(&status, &link.host),
             // One that does not tell such things to everybody answers, which is enough.
             Some(_) => Ok(()),
-        }
-    }
-
-    fn endpoint(&self, host: &Host) -> Result<Endpoint> {
-        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
-        let invalid = |_| Error::option("url", "has a host that is no name and no address");
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{host}")).map_err(invalid)?.tcp_nodelay(true);
-        match &self.settings.tls {
-            None => Ok(endpoint),
-            Some(tls) => encrypted(endpoint, tls),
         }
     }
 
@@ -197,7 +188,7 @@ impl Wire {
     }
 
     /// Asks once for something that changes nothing, however often it is asked.
-    pub(super) async fn read<Q: Message + Clone + 'static, A: Message + Default + 'static>(
+    pub(super) async fn read<Q: Message + Clone, A: Message + Default>(
         self: &Arc<Self>,
         path: &'static str,
         query: Q,
@@ -206,7 +197,7 @@ impl Wire {
     }
 
     /// Asks once. A server that has forgotten who we are did nothing, and is told again.
-    pub(super) async fn call<Q: Message + Clone + 'static, A: Message + Default + 'static>(
+    pub(super) async fn call<Q: Message + Clone, A: Message + Default>(
         self: &Arc<Self>,
         path: &'static str,
         query: Q,
@@ -226,7 +217,7 @@ impl Wire {
     }
 
     /// One message on a stream of its own, and the first that comes back.
-    pub(super) async fn call_on_stream<Q: Message + Clone + 'static, A: Message + Default + 'static>(
+    pub(super) async fn call_on_stream<Q: Message + Clone, A: Message + Default>(
         self: &Arc<Self>,
         path: &'static str,
         query: Q,
@@ -264,72 +255,26 @@ impl Wire {
 }
 
 impl Link {
-    pub(super) async fn unary<Q: Message + 'static, A: Message + Default + 'static>(
+    pub(super) async fn unary<Q: Message, A: Message + Default>(
         &self,
         path: &'static str,
         query: Q,
     ) -> Result<A, Status> {
-        let mut grpc = self.grpc.clone();
-        ready(&mut grpc).await?;
-        let codec = ProstCodec::<Q, A>::default();
-        Ok(grpc.unary(self.request(query), PathAndQuery::from_static(path), codec).await?.into_inner())
+        match &self.token {
+            None => self.channel.unary(path, &[], &query).await,
+            Some(token) => self.channel.unary(path, &[(TOKEN, token.clone())], &query).await,
+        }
     }
 
     /// Opens a stream. The server does not answer before it has been told something.
-    pub(super) async fn stream<Q: Message + 'static, A: Message + Default + 'static>(
+    pub(super) async fn stream<Q: Message, A: Message + Default>(
         &self,
         path: &'static str,
         queries: mpsc::UnboundedReceiver<Q>,
-    ) -> Result<Streaming<A>, Status> {
-        let mut grpc = self.grpc.clone();
-        ready(&mut grpc).await?;
-        let queries = stream::unfold(queries, async |mut queries| {
-            let query = queries.recv().await?;
-            Some((query, queries))
-        });
-        let codec = ProstCodec::<Q, A>::default();
-        let mut request = self.request(queries);
-        // Without it, a member that is cut off from the others goes on as if nothing happened there.
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
-        Ok(grpc.streaming(request, PathAndQuery::from_static(path), codec).await?.into_inner())
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut metadata = MetadataMap::new();
-        if let Some(token) = &self.token {
-            metadata.insert("token", token.clone());
-        }
-        Request::from_parts(metadata, tonic::Extensions::default(), message)
-    }
-}
-
-async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
-    grpc.ready().await.map_err(|cause| Status::from_error(Box::new(cause)))
-}
-
-#[cfg(feature = "tls")]
-fn encrypted(endpoint: Endpoint, tls: &Tls) -> Result<Endpoint> {
-    use tonic::transport::{Certificate, ClientTlsConfig, Identity};
-    let config = match &tls.pem.ca {
-        Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
-        None => ClientTlsConfig::new().with_native_roots(),
-    };
-    let config = match &tls.pem.identity {
-        Some((cert, key)) => config.identity(Identity::from_pem(cert, key)),
-        None => config,
-    };
-    endpoint.tls_config(config).map_err(|cause| Error::option("ca, cert or key", "cannot be read").caused_by(cause))
-}
-
-#[cfg(not(feature = "tls"))]
-fn encrypted(_endpoint: Endpoint, _tls: &Tls) -> Result<Endpoint> {
-    Err(Error::new(ErrorKind::Unsupported, "this program was built without the feature \"tls\""))
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => innermost(cause),
-        None => error.to_string(),
+    ) -> Result<Streaming<Q, A>, Status> {
+        let token = self.token.clone().map(|token| (TOKEN, token));
+        let more: Vec<(HeaderName, HeaderValue)> = [HAS_LEADER].into_iter().chain(token).collect();
+        self.channel.stream(path, &more, queries).await
     }
 }
 
