@@ -17,6 +17,7 @@ mod schema;
 mod tls;
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -44,7 +45,7 @@ use crate::sync::locked;
 use hub::{Heard, Hub};
 use link::Value;
 use listening::{Ear, Seat};
-use pool::{Errand, Pool};
+use pool::{Errand, Line, Pool};
 use schema::Schema;
 
 pub use crate::backend::sql::spring::{Layout, Spring};
@@ -153,11 +154,11 @@ impl Statements {
 
 impl Shared {
     /// Enters or leaves a line: one statement, on a connection of the runtime that this is called on, if it has any.
-    async fn pass(&self, statement: &str, values: Vec<Value>, enters: bool) -> Result<Vec<Row>> {
+    async fn pass(&self, errand: Errand, statement: &str, values: Vec<Value>) -> Result<Vec<Row>> {
+        let enters = matches!(errand, Errand::Join(_));
         // A single connection is for everybody.
         let near =
             if self.pool.settings.connections > 1 { self.near.here(enters, || self.pool.another()) } else { None };
-        let errand = if enters { Errand::Join } else { Errand::Other };
         match near {
             Some(pool) => pool.ask_for(errand, statement, &values).await,
             None => self.ask_for(errand, statement, values).await,
@@ -213,6 +214,12 @@ fn key_values(key: &Key) -> Vec<Value> {
     vec![Value::text(key.namespace().as_str()), Value::bytes(key.name())]
 }
 
+fn line_of(key: &Key) -> Line {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A place as the first three values of a statement.
 fn place_values(place: &Place) -> Vec<Value> {
     let mut values = key_values(&place.key);
@@ -258,7 +265,7 @@ impl Backend for Postgres {
                 Value::Bytes(note.value.as_deref().map(Into::into)),
                 Value::Number(LINE_MAX),
             ]);
-            let rows = shared.pass(&shared.statements.enter, values, true).await;
+            let rows = shared.pass(Errand::Join(line_of(&place.key)), &shared.statements.enter, values).await;
             let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request, !hub.hears()));
             match &standing {
                 Ok(Standing::Waiting { .. }) => hub.waiters.is_in_line(place.entry),
@@ -278,7 +285,7 @@ impl Backend for Postgres {
             self.shared.hub.waiters.forget(place.entry);
             let mut values = place_values(place);
             values.push(Value::text(&self.shared.hub.client));
-            let rows = self.shared.pass(&self.shared.statements.leave, values, false).await?;
+            let rows = self.shared.pass(Errand::Other, &self.shared.statements.leave, values).await?;
             reply::departure(reply::only(&rows)?)
         })
     }

@@ -67,8 +67,16 @@ async fn a_thousand_waiters_cost_less_than_ten_statements_a_second_while_nothing
     assert!(asked <= 10 * SECONDS, "{asked} statements in {SECONDS} s");
 }
 
+/// Whether they come at once or one after the other.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_leaves_does_not_stand_behind_those_who_join() {
+async fn a_crowd_that_joins_one_line_is_in_nobody_elses_way() {
+    for first in [0, 99] {
+        crowd_behind(first).await;
+    }
+}
+
+/// Whoever comes behind that one comes when it waits.
+async fn crowd_behind(first: usize) {
     let server = Arc::new(Server::start().unwrap());
     let locks = connect(&server.url()).await;
     let held = locks.mutex("held").unwrap().lock().await.unwrap();
@@ -83,12 +91,20 @@ async fn whoever_leaves_does_not_stand_behind_those_who_join() {
     };
     until("somebody sleeps", || waiting_for("PgSleep") == 1).unwrap();
     let mut joining = JoinSet::new();
-    for _ in 0..100 {
+    for nth in 0..100 {
         let mutex = locks.mutex("closed").unwrap();
         joining.spawn(async move { mutex.lock().await });
+        if nth == first {
+            until("the first waits for the line", || waiting_for("advisory") > 0).unwrap();
+        }
     }
-    until("most connections wait for the line", || waiting_for("advisory") >= 6).unwrap();
-    soon("its release", held.release()).await.unwrap();
+    until("they wait for the line", || waiting_for("advisory") > 0).unwrap();
+    soon("a release", held.release()).await.unwrap();
+    for _ in 0..20 {
+        let another = async { locks.mutex("another").unwrap().lock().await.unwrap().release().await.unwrap() };
+        soon("another lock", another).await;
+    }
+    assert_eq!(waiting_for("advisory"), 1, "they keep one connection");
     server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
     assert!(sleeper.join().unwrap().is_err());
     soon("the first of them", joining.join_next()).await.unwrap().unwrap().unwrap();

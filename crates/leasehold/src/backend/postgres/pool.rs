@@ -1,5 +1,6 @@
 //! A few connections that requests share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -16,6 +17,9 @@ use crate::sync::{Mutex, locked};
 /// How often a statement is sent that the server undid because others were in its way. One of them always goes on, so that
 /// there is no need to pause.
 const COLLISIONS_MAX: usize = 5;
+
+/// Behind so many requests nobody stands if there may be a connection more, which is made in about that time.
+const CROWD: usize = 10;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -49,6 +53,8 @@ impl Drop for Counted {
 #[derive(Debug, Default)]
 struct State {
     links: Vec<(Arc<Link>, Counted)>,
+    /// Lines that are being joined: on which connection, and by how many.
+    joining: HashMap<Line, (Arc<Link>, usize)>,
     /// How many connections are being made.
     opening: usize,
     /// How often one could not be made, and why the last could not.
@@ -59,16 +65,21 @@ struct State {
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Errand {
-    /// To join a line. That is done one after the other, each time with a wait for the disk, and a crowd may want it at once.
-    Join,
+    /// To join that line. The server lets one in after the other, each time with a wait for the disk, and a crowd may want it
+    /// at once.
+    Join(Line),
     Other,
 }
+
+/// A line, as a number. That two may have the same does no harm.
+pub(super) type Line = u64;
 
 enum Found {
     Link(Arc<Link>),
     /// All are busy, and there may be one more.
     LinkAndRoom(Arc<Link>, Counted),
-    Room(Counted),
+    /// There may be one more, and there is none, or that one with a crowd on it.
+    Room(Counted, Option<Arc<Link>>),
     /// There is none, and others are making as many as there may be.
     Wait(u64),
 }
@@ -126,6 +137,7 @@ impl Pool {
         let mut collisions = 0;
         loop {
             let link = self.link(errand).await.map_err(Complaint::NoConnection)?;
+            let (link, _joining) = self.with_others(errand, link);
             let by_name = self.sessions_are_ours();
             match link.ask(statement, values, by_name).await {
                 Ok(rows) => return Ok(rows),
@@ -144,7 +156,9 @@ impl Pool {
     /// What broke one connection has as a rule broken all of them, and the next request should not have to find out. Those
     /// that are in use serve their requests to the end.
     fn forget_connections(&self) {
-        locked(&self.state).links.clear();
+        let mut state = locked(&self.state);
+        state.links.clear();
+        state.joining.clear();
     }
 
     /// The connection with the least to do; one more is made if all are busy.
@@ -158,7 +172,10 @@ impl Pool {
                     tokio::spawn(async move { pool.open(counted).await });
                     return Ok(link);
                 }
-                Found::Room(counted) => return self.open(counted).await,
+                Found::Room(counted, crowded) => {
+                    let opened = self.open(counted).await;
+                    return opened.or_else(|error| crowded.ok_or(error));
+                }
                 Found::Wait(failures) => {
                     opened.await;
                     let state = locked(&self.state);
@@ -174,7 +191,10 @@ impl Pool {
     fn find(&self, errand: Errand) -> Found {
         let mut state = locked(&self.state);
         state.links.retain(|(link, _)| link.is_open());
-        let idlest = state.idlest(errand).cloned();
+        if let Some(link) = state.joined_on(errand) {
+            return Found::Link(link.clone());
+        }
+        let idlest = state.links.iter().map(|(link, _)| link).min_by_key(|link| link.busy()).cloned();
         if let Some(link) = idlest.as_ref().filter(|link| link.busy() == 0) {
             return Found::Link(link.clone());
         }
@@ -185,11 +205,24 @@ impl Pool {
             (link, Some(counted)) => {
                 state.opening += 1;
                 match link {
-                    Some(link) => Found::LinkAndRoom(link, counted),
-                    None => Found::Room(counted),
+                    Some(link) if link.busy() < CROWD => Found::LinkAndRoom(link, counted),
+                    crowded => Found::Room(counted, crowded),
                 }
             }
         }
+    }
+
+    /// That connection, or the one on which others have begun to join the same line meanwhile. Until what comes with it is
+    /// dropped, whoever joins that line does so there too.
+    fn with_others(&self, errand: Errand, link: Arc<Link>) -> (Arc<Link>, Option<Joining<'_>>) {
+        let Errand::Join(line) = errand else { return (link, None) };
+        let mut state = locked(&self.state);
+        let link = state.joined_on(errand).cloned().unwrap_or(link);
+        match state.joining.get_mut(&line) {
+            Some((before, by)) if Arc::ptr_eq(before, &link) => *by += 1,
+            _ => drop(state.joining.insert(line, (link.clone(), 1))),
+        }
+        (link.clone(), Some(Joining { pool: self, line, link }))
     }
 
     /// Room for one more connection, if there is any. The first of a pool always finds some.
@@ -210,16 +243,32 @@ impl Pool {
 }
 
 impl State {
-    /// The connection with the least to do. Whoever joins leaves that one to the others, unless nobody has anything to do: a
-    /// holder who leaves must not stand behind the crowd that waits for it.
-    fn idlest(&self, errand: Errand) -> Option<&Arc<Link>> {
-        let links = || self.links.iter().map(|(link, _)| link);
-        let idlest = links().min_by_key(|link| link.busy())?;
-        if errand == Errand::Other || links().all(|link| link.busy() == 0) {
-            return Some(idlest);
+    /// Where others join the same line. Each of them keeps a connection until the server has let it in; on another one, whoever
+    /// comes next would wait as long, and keep others from theirs.
+    fn joined_on(&self, errand: Errand) -> Option<&Arc<Link>> {
+        let Errand::Join(line) = errand else { return None };
+        self.joining.get(&line).map(|(link, _)| link).filter(|link| link.is_open())
+    }
+}
+
+/// Somebody who joins a line on a connection.
+struct Joining<'a> {
+    pool: &'a Pool,
+    line: Line,
+    link: Arc<Link>,
+}
+
+impl Drop for Joining<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.pool.state);
+        if let Some((link, by)) = state.joining.get_mut(&self.line)
+            && Arc::ptr_eq(link, &self.link)
+        {
+            *by -= 1;
+            if *by == 0 {
+                state.joining.remove(&self.line);
+            }
         }
-        let others = links().filter(|link| !Arc::ptr_eq(link, idlest));
-        others.min_by_key(|link| link.busy()).or(Some(idlest))
     }
 }
 
