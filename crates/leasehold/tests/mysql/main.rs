@@ -48,6 +48,41 @@ async fn futures_dropped_at_random_leave_no_row_and_no_open_transaction() {
     assert_eq!(server.sql("SELECT COUNT(*) FROM information_schema.INNODB_TRX"), "0");
 }
 
+/// Reading the line would take the longer, the longer it is, and nobody else could join meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_joins_a_long_line_reads_little_of_it() {
+    const IN_LINE: u64 = 5000;
+    const JOINS: u64 = 100;
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    server.sql(&format!(
+        "INSERT INTO leasehold_entry (namespace, name, slot, entry, weight, capacity, holds, owner, host, pid, entered_at, expires_at) \
+         SELECT 'lock', 'k', seq, UNHEX(LPAD(HEX(seq), 32, '0')), 4294967296, 4294967296, seq = 0, 'o', 'h', 1, UTC_TIMESTAMP(6), \
+         UTC_TIMESTAMP(6) + INTERVAL 1 HOUR FROM seq_0_to_{}",
+        IN_LINE - 1
+    ));
+    let rows_read = || -> u64 {
+        let read =
+            "SELECT SUM(VARIABLE_VALUE) FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME LIKE 'HANDLER_READ%'";
+        server.sql(read).parse().unwrap()
+    };
+    let before = rows_read();
+    let mut waiters = JoinSet::new();
+    for _ in 0..JOINS {
+        let mutex = locks.mutex("k").unwrap();
+        waiters.spawn(async move { mutex.lock().await });
+    }
+    let everybody = (IN_LINE + JOINS).to_string();
+    soon("all are in line", async {
+        while server.sql("SELECT MAX(slot) + 1 FROM leasehold_entry WHERE namespace = 'lock' AND name = 'k'")
+            != everybody
+        {}
+    })
+    .await;
+    let read = rows_read() - before;
+    assert!(read < JOINS * 1000, "{read} rows were read for {JOINS} entries");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_connections_serve_two_hundred_tasks() {
     let server = Server::start().unwrap();

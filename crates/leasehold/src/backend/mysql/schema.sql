@@ -129,6 +129,25 @@ BEGIN
     END LOOP;
 END //
 
+DROP PROCEDURE IF EXISTS leasehold_ahead //
+-- How many are ahead of a slot. Of a hundred or fewer, exactly those whose lease is not over; of more, those too who came and left
+-- again since the second in line came: whoever joins does not read a line of ten thousand.
+CREATE PROCEDURE leasehold_ahead(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_slot BIGINT, IN p_now DATETIME(6),
+    OUT p_ahead BIGINT)
+SQL SECURITY INVOKER
+READS SQL DATA
+BEGIN
+    DECLARE v_read BIGINT;
+    SELECT COUNT(*), COALESCE(SUM(near.expires_at > p_now), 0) INTO v_read, p_ahead FROM (
+        SELECT expires_at FROM leasehold_entry
+        WHERE namespace = p_namespace AND name = p_name AND slot < p_slot ORDER BY slot LIMIT 101) AS near;
+    IF v_read > 100 THEN
+        -- Everybody but the first has the slot that follows the last there was.
+        SELECT p_slot - slot + 1 INTO p_ahead FROM leasehold_entry
+        WHERE namespace = p_namespace AND name = p_name AND slot > 0 ORDER BY slot LIMIT 1;
+    END IF;
+END //
+
 DROP PROCEDURE IF EXISTS leasehold_enter //
 -- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
 -- Crowded: whether anybody was in line.
@@ -190,8 +209,7 @@ BEGIN
         UPDATE leasehold_entry SET expires_at = GREATEST(expires_at,
             DATE_ADD(v_now, INTERVAL IF(v_holds, p_holding_us, p_waiting_us) MICROSECOND)) WHERE entry = p_entry;
         IF NOT v_holds THEN
-            SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
-            WHERE namespace = p_namespace AND name = p_name AND slot < v_slot AND expires_at > v_now;
+            CALL leasehold_ahead(p_namespace, p_name, v_slot, v_now, v_ahead);
         END IF;
         SET v_standing = IF(v_holds, 'holding', 'waiting');
     ELSE
@@ -211,10 +229,13 @@ BEGIN
                 UPDATE leasehold_entry SET alone = FALSE
                 WHERE namespace = p_namespace AND name = p_name AND slot = 0 AND alone;
             END IF;
-            SELECT COALESCE(SUM(expires_at > v_now), 0), COALESCE(MAX(slot) + 1, 0) INTO v_ahead, v_slot
+            SELECT COALESCE(MAX(slot) + 1, 0) INTO v_slot
             FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name;
+            CALL leasehold_ahead(p_namespace, p_name, v_slot, v_now, v_ahead);
             IF NOT v_fits AND v_ahead >= p_line_max THEN
-                SET v_standing = 'full';
+                SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
+                WHERE namespace = p_namespace AND name = p_name AND expires_at > v_now;
+                SET v_standing = IF(v_ahead >= p_line_max, 'full', NULL);
             END IF;
         END IF;
         IF v_standing IS NULL THEN
