@@ -111,7 +111,12 @@ async fn turn(one: &dyn Contender, other: &dyn Contender, key: &str, nth: usize)
 /// So many tasks of two clients that come back as soon as they were served: a line that stays as long as it is.
 pub(super) async fn lines(bench: &mut Bench<'_>, ours: &Rival) {
     let Some((_, connect)) = ours.client() else { return };
+    let mut each = Duration::ZERO;
     for waiters in bench.plan.waiters.iter().copied().filter(|waiters| *waiters <= bench.store.waiters_max()) {
+        let hand_overs = (times(bench, waiters) * waiters) as u32;
+        if each * hand_overs > bench.plan.step_max {
+            return bench.note(&format!("fewer than {waiters} waiters: so many would take too long"));
+        }
         let (clock, mut rounds) = (Clock::boot(), 0);
         let began = clock.now();
         while rounds < bench.plan.rounds && began.until(clock.now()) < bench.plan.step_max {
@@ -127,18 +132,19 @@ pub(super) async fn lines(bench: &mut Bench<'_>, ours: &Rival) {
                 bench.add(Work::HandOverRequests, ours.name, waiters, requests);
             }
         }
-        // Ten times as many would take more than ten times as long.
-        if began.until(clock.now()) / rounds as u32 > bench.plan.step_max / 10 {
-            bench.note(&format!("no more than {waiters} waiters: more would take too long"));
-            return;
-        }
+        each = began.until(clock.now()) / rounds as u32 / hand_overs;
     }
+}
+
+/// How often each of so many in line has its turn.
+fn times(bench: &Bench<'_>, waiters: usize) -> usize {
+    bench.plan.hand_overs.div_ceil(waiters).max(2)
 }
 
 /// Spans, and requests for each. Nothing if any of them failed.
 async fn line(bench: &Bench<'_>, connect: &Connect, waiters: usize) -> Option<(Vec<Duration>, Option<f64>)> {
     let clients = [connect().await, connect().await];
-    let times = bench.plan.hand_overs.div_ceil(waiters).max(2);
+    let times = times(bench, waiters);
     let released: Arc<Mutex<Option<Moment>>> = Arc::default();
     let spans: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let counted = bench.requests();
