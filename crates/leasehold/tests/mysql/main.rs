@@ -83,6 +83,20 @@ async fn whoever_joins_a_long_line_reads_little_of_it() {
     assert!(read < JOINS * 1000, "{read} rows were read for {JOINS} entries");
 }
 
+/// The first of them has been there since long before all others came.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ends_among_many_holders_is_noticed_by_the_next() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    server.sql(
+        "INSERT INTO leasehold_entry (namespace, name, slot, entry, weight, capacity, holds, owner, host, pid, entered_at, expires_at) \
+         SELECT 'lock', 'k', IF(seq < 2, seq, 50000 + seq), UNHEX(LPAD(HEX(seq), 32, '0')), 1, 150, TRUE, 'o', 'h', 1, \
+         UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL IF(seq = 75, 1, 3600) SECOND FROM seq_0_to_149",
+    );
+    let permit = locks.semaphore("k", 150).unwrap().acquire_within(1, Duration::from_secs(4)).await.unwrap();
+    assert!(permit.is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_connections_serve_two_hundred_tasks() {
     let server = Server::start().unwrap();

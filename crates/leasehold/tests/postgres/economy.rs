@@ -138,6 +138,20 @@ async fn whoever_joins_a_long_line_reads_little_of_it() {
     assert!(read < JOINS * 1000, "{read} rows were read for {JOINS} entries");
 }
 
+/// The first of them has been there since long before all others came.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ends_among_many_holders_is_noticed_by_the_next() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    server.sql(
+        "INSERT INTO leasehold.entry SELECT 'lock', 'k', nextval('leasehold.ticket'), CASE n WHEN 0 THEN 0 ELSE 50000 + n END, \
+         decode(lpad(to_hex(n), 32, '0'), 'hex'), 'x', false, 1, 150, true, false, 'o', 'h', 1, NULL, clock_timestamp(), \
+         clock_timestamp() + CASE n WHEN 75 THEN interval '1 s' ELSE interval '1 hour' END FROM generate_series(0, 149) AS n",
+    );
+    let permit = locks.semaphore("k", 150).unwrap().acquire_within(1, Duration::from_secs(4)).await.unwrap();
+    assert!(permit.is_some());
+}
+
 /// Takes a lock so many times and disconnects. A session counts what it has read when it ends.
 async fn take_turns(server: &Server, pairs: usize) {
     let locks = connect(&server.url()).await;

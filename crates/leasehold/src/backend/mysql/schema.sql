@@ -130,10 +130,10 @@ BEGIN
 END //
 
 DROP PROCEDURE IF EXISTS leasehold_ahead //
--- How many are ahead of a slot. Of a hundred or fewer, exactly those whose lease is not over; of more, those too who came and left
--- again since the second in line came: whoever joins does not read a line of ten thousand.
+-- How many are ahead of a slot, of whom so many hold. Of a hundred or fewer, exactly those whose lease is not over; of more, those
+-- too who came and left again since the first that waits came: whoever joins does not read a line of ten thousand.
 CREATE PROCEDURE leasehold_ahead(IN p_namespace VARBINARY(128), IN p_name VARBINARY(512), IN p_slot BIGINT, IN p_now DATETIME(6),
-    OUT p_ahead BIGINT)
+    IN p_holders BIGINT, OUT p_ahead BIGINT)
 SQL SECURITY INVOKER
 READS SQL DATA
 BEGIN
@@ -142,9 +142,10 @@ BEGIN
         SELECT expires_at FROM leasehold_entry
         WHERE namespace = p_namespace AND name = p_name AND slot < p_slot ORDER BY slot LIMIT 101) AS near;
     IF v_read > 100 THEN
-        -- Everybody but the first has the slot that follows the last there was.
-        SELECT p_slot - slot + 1 INTO p_ahead FROM leasehold_entry
-        WHERE namespace = p_namespace AND name = p_name AND slot > 0 ORDER BY slot LIMIT 1;
+        -- Everybody was given the slot behind the last there was.
+        SELECT p_holders + COALESCE(p_slot - MIN(first.slot), 0) INTO p_ahead FROM (
+            SELECT slot FROM leasehold_entry
+            WHERE namespace = p_namespace AND name = p_name AND slot < p_slot AND NOT holds ORDER BY slot LIMIT 1) AS first;
     END IF;
 END //
 
@@ -209,7 +210,7 @@ BEGIN
         UPDATE leasehold_entry SET expires_at = GREATEST(expires_at,
             DATE_ADD(v_now, INTERVAL IF(v_holds, p_holding_us, p_waiting_us) MICROSECOND)) WHERE entry = p_entry;
         IF NOT v_holds THEN
-            CALL leasehold_ahead(p_namespace, p_name, v_slot, v_now, v_ahead);
+            CALL leasehold_ahead(p_namespace, p_name, v_slot, v_now, v_holders, v_ahead);
         END IF;
         SET v_standing = IF(v_holds, 'holding', 'waiting');
     ELSE
@@ -231,7 +232,7 @@ BEGIN
             END IF;
             SELECT COALESCE(MAX(slot) + 1, 0) INTO v_slot
             FROM leasehold_entry WHERE namespace = p_namespace AND name = p_name;
-            CALL leasehold_ahead(p_namespace, p_name, v_slot, v_now, v_ahead);
+            CALL leasehold_ahead(p_namespace, p_name, v_slot, v_now, v_holders, v_ahead);
             IF NOT v_fits AND v_ahead >= p_line_max THEN
                 SELECT COUNT(*) INTO v_ahead FROM leasehold_entry
                 WHERE namespace = p_namespace AND name = p_name AND expires_at > v_now;

@@ -207,9 +207,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- How many are ahead of a ticket, or in line. Of a hundred or fewer, exactly those whose lease is not over; of more, those too
--- who came and left again since the first in line came: whoever joins does not read a line of ten thousand.
-CREATE FUNCTION leasehold.ahead_of(p_namespace text, p_name bytea, p_ticket bigint, p_now timestamptz) RETURNS bigint
+-- How many are ahead of a ticket, or in line, of whom so many hold. Of a hundred or fewer, exactly those whose lease is not over;
+-- of more, those too who came and left again since the first that waits came: whoever joins does not read a line of ten thousand.
+CREATE FUNCTION leasehold.ahead_of(p_namespace text, p_name bytea, p_ticket bigint, p_now timestamptz, p_holders bigint)
+RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     v_before bigint := coalesce(p_ticket, 9223372036854775807);
@@ -222,10 +223,11 @@ BEGIN
     IF v_read <= 100 THEN
         RETURN v_ahead;
     END IF;
-    RETURN (SELECT e.nth FROM leasehold.entry e
+    RETURN p_holders + coalesce((SELECT e.nth FROM leasehold.entry e
             WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before ORDER BY e.ticket DESC LIMIT 1)
         - (SELECT e.nth FROM leasehold.entry e
-            WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1) + 1;
+            WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before AND NOT e.holds
+            ORDER BY e.ticket LIMIT 1) + 1, 0);
 END $$;
 
 -- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
@@ -292,7 +294,7 @@ BEGIN
             WHEN NOT v_fits AND NOT p_queues THEN 'refused'
         END;
         IF standing IS NULL AND NOT v_fits THEN
-            ahead := leasehold.ahead_of(p_namespace, p_name, NULL, v_now);
+            ahead := leasehold.ahead_of(p_namespace, p_name, NULL, v_now, holders);
             IF ahead >= p_line_max THEN
                 SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
                 WHERE e.namespace = p_namespace AND e.name = p_name;
@@ -318,7 +320,7 @@ BEGIN
             line := leasehold.show(p_namespace, p_name, v_now, false);
         END IF;
     ELSIF NOT v_holds THEN
-        ahead := leasehold.ahead_of(p_namespace, p_name, ticket, v_now);
+        ahead := leasehold.ahead_of(p_namespace, p_name, ticket, v_now, holders);
     END IF;
     standing := coalesce(standing, CASE WHEN v_holds THEN 'holding' ELSE 'waiting' END);
 --[spring]     -- Nobody of ours holds, so somebody else does, who tells nobody when it leaves: the first in line looks as often as
