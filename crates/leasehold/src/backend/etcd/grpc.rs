@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
@@ -124,6 +124,12 @@ impl Channel {
             .map_err(io::Error::other)?;
         tokio::spawn(async move { drop(connection.await) }); // whoever asks is told why it ended
         Ok(Self { requests, scheme, authority })
+    }
+
+    /// Whether nothing can be asked on it any more, as far as is known.
+    pub(super) fn has_ended(&self) -> bool {
+        // A copy of its own is ready at once, or never.
+        matches!(self.requests.clone().poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
     }
 
     /// One message, and the one that answers it.
@@ -492,7 +498,9 @@ mod tests {
         let (channel, server, _) = connected().await;
         let query = message("?");
         let asking = channel.unary::<Authenticated>("/a/b", &[], &query);
+        assert!(!channel.has_ended());
         let (answer, ()) = join(asking, async { drop(server) }).await;
         assert_eq!(answer.unwrap_err().code, Code::Unavailable);
+        assert!(channel.has_ended());
     }
 }

@@ -64,6 +64,13 @@ pub(super) struct Link {
     token: Option<HeaderValue>,
 }
 
+impl Current {
+    /// The connection, unless it has ended while nobody asked for anything: that is no request's fault, and no server's.
+    fn open_link(&self) -> Option<Arc<Link>> {
+        self.link.clone().filter(|link| !link.channel.has_ended())
+    }
+}
+
 impl Wire {
     pub(super) fn new(settings: Arc<Settings>, timer: Timer) -> Self {
         let (current, connecting) = (Mutex::default(), Joined::new());
@@ -95,14 +102,14 @@ impl Wire {
                 *current = Current { link: None, host, replaced_beside: replaced, ..*current };
             }
         }
-        current.link.clone()
+        current.open_link()
     }
 
     async fn connect(&self) -> Result<Arc<Link>> {
         let (first, number) = {
             let mut current = locked(&self.current);
-            if let Some(link) = &current.link {
-                return Ok(link.clone());
+            if let Some(link) = current.open_link() {
+                return Ok(link);
             }
             current.links += 1;
             (current.host, current.links)
