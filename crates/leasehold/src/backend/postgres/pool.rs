@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_postgres::Row;
@@ -20,6 +21,9 @@ const COLLISIONS_MAX: usize = 5;
 
 /// Behind so many requests nobody stands if there may be a connection more, which is made in about that time.
 const CROWD: usize = 10;
+
+/// How long such a connection is waited for: one that takes longer may never come.
+const OPENING_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -172,9 +176,12 @@ impl Pool {
                     tokio::spawn(async move { pool.open(counted).await });
                     return Ok(link);
                 }
-                Found::Room(counted, crowded) => {
-                    let opened = self.open(counted).await;
-                    return opened.or_else(|error| crowded.ok_or(error));
+                Found::Room(counted, None) => return self.open(counted).await,
+                Found::Room(counted, Some(crowded)) => {
+                    let pool = self.clone();
+                    tokio::spawn(async move { pool.open(counted).await });
+                    self.timer.within(OPENING_MAX, opened).await;
+                    return Ok(locked(&self.state).idlest().cloned().unwrap_or(crowded));
                 }
                 Found::Wait(failures) => {
                     opened.await;
@@ -194,7 +201,7 @@ impl Pool {
         if let Some(link) = state.joined_on(errand) {
             return Found::Link(link.clone());
         }
-        let idlest = state.links.iter().map(|(link, _)| link).min_by_key(|link| link.busy()).cloned();
+        let idlest = state.idlest().cloned();
         if let Some(link) = idlest.as_ref().filter(|link| link.busy() == 0) {
             return Found::Link(link.clone());
         }
@@ -243,6 +250,11 @@ impl Pool {
 }
 
 impl State {
+    /// The connection with the least to do.
+    fn idlest(&self) -> Option<&Arc<Link>> {
+        self.links.iter().map(|(link, _)| link).filter(|link| link.is_open()).min_by_key(|link| link.busy())
+    }
+
     /// Where others join the same line. Each of them keeps a connection until the server has let it in; on another one, whoever
     /// comes next would wait as long, and keep others from theirs.
     fn joined_on(&self, errand: Errand) -> Option<&Arc<Link>> {

@@ -89,7 +89,7 @@ impl Inner {
     fn end_overdue(&self) {
         let now = self.clock.now();
         let overdue: Vec<Arc<Slot>> =
-            locked(&self.state).slots().take_while(|slot| slot.overdue_at <= now).cloned().collect();
+            locked(&self.state).slots().filter(|slot| slot.overdue_at <= now).cloned().collect();
         let timed_out = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
         let wakers: Vec<Waker> = overdue.iter().filter_map(|slot| slot.fill(timed_out())).collect();
         wakers.into_iter().for_each(Waker::wake);
