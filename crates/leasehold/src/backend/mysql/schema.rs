@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_text_comes_apart_into_statements() {
-        for (layout, tables, procedures) in [(Layout::Canonical, 3, 9), (Layout::Spring(Spring::default()), 4, 19)] {
+        for (layout, tables, procedures) in [(Layout::Canonical, 3, 10), (Layout::Spring(Spring::default()), 4, 20)] {
             let statements = Prefix::new(Some("locks_"), layout).unwrap().statements();
             let beginnings: Vec<String> =
                 statements.iter().map(|statement| statement.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
