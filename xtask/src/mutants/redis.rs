@@ -142,6 +142,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         find: "redis.call('PUBLISH', entry.channel, 'g ' .. head .. ' ' .. entry.ticket)",
         replace: "",
         suite: REDIS_CASES,
+        tests: &["single::semaphore_of_one::a_hand_over_costs_the_waiter_no_further_request_to_enter"],
+    },
+    Mutant {
+        name: "redis_quick_grant_is_not_told",
+        broken: "The same, where the common case is served first.",
+        file: "crates/leasehold/src/backend/redis/scripts/quick_leave.lua",
+        find: "call('PUBLISH', told, 'g ' .. head .. ' ' .. ticket)",
+        replace: "",
+        suite: REDIS_CASES,
         tests: &["single::mutex::a_hand_over_costs_the_waiter_no_further_request_to_enter"],
     },
     Mutant {
