@@ -145,6 +145,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         tests: &["single::semaphore_of_one::a_hand_over_costs_the_waiter_no_further_request_to_enter"],
     },
     Mutant {
+        name: "redis_many_are_left_without_owner_check",
+        broken: "Whoever gives many locks back at once also gives back what is somebody else's by now.",
+        file: "crates/leasehold/src/backend/redis/scripts/leave_many.lua",
+        find: "type(mark) == 'string' and find(mark, ARGV[nth], 1, true) == 1",
+        replace: "type(mark) == 'string'",
+        suite: REDIS,
+        tests: &["together::of_many_that_are_given_back_at_once_what_is_somebody_elses_by_now_stays_theirs"],
+    },
+    Mutant {
         name: "redis_quick_grant_is_not_told",
         broken: "The same, where the common case is served first.",
         file: "crates/leasehold/src/backend/redis/scripts/quick_leave.lua",

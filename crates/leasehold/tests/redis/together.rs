@@ -37,6 +37,30 @@ async fn many_locks_at_once_take_few_calls() {
 }
 
 #[tokio::test]
+async fn of_many_that_are_given_back_at_once_what_is_somebody_elses_by_now_stays_theirs() {
+    let server = Server::start().unwrap();
+    let locks = connect(&server.url()).await;
+    let mutexes: Vec<_> = (0..50).map(|nth| locks.mutex(format!("k{nth}")).unwrap()).collect();
+    // Once before, so that the server knows the scripts.
+    let guards = join_all(mutexes.iter().map(leasehold::Mutex::lock)).await;
+    join_all(guards.into_iter().map(|guard| guard.unwrap().release())).await.into_iter().for_each(Result::unwrap);
+    let guards = join_all(mutexes.iter().map(leasehold::Mutex::lock)).await;
+    for theirs in ["lock:k20", "lock:k40"] {
+        server.cli(&["SET", theirs, "somebody's", "PX", "60000"]);
+    }
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let released = join_all(guards.into_iter().map(|guard| guard.unwrap().release())).await;
+    assert!(calls(&server, "evalsha") < 25, "they share calls");
+    for (nth, released) in released.into_iter().enumerate() {
+        match nth {
+            20 | 40 => assert_eq!(released.unwrap_err().kind(), ErrorKind::Lost, "k{nth}"),
+            _ => released.unwrap(),
+        }
+    }
+    assert_eq!(server.cli(&["MGET", "lock:k20", "lock:k40", "lock:k30"]), "somebody's\nsomebody's");
+}
+
+#[tokio::test]
 async fn among_many_at_once_each_gets_what_it_would_get_alone() {
     let server = Server::start().unwrap();
     let (locks, others) = (connect(&server.url()).await, connect(&server.url()).await);
