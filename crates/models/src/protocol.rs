@@ -30,11 +30,13 @@ pub struct Bounds {
     pub admitters: usize,
     /// How often a lease is renewed.
     pub renewals: u8,
+    /// How many requests for the lock raise a fence without having it.
+    pub strays: u8,
 }
 
 impl Bounds {
     /// Nothing goes wrong but messages and leases.
-    pub const CALM: Self = Self { guess_max: 3, doubles: 0, crashes: 0, admitters: 0, renewals: 0 };
+    pub const CALM: Self = Self { guess_max: 3, doubles: 0, crashes: 0, admitters: 0, renewals: 0, strays: 0 };
     /// One node loses its memory.
     pub const ONE_CRASH: Self = Self { crashes: 1, admitters: 1, ..Self::CALM };
 }
@@ -47,6 +49,8 @@ pub enum Step {
     Begin { attempt: usize, guess: u8 },
     /// A node grants. Where it had granted before, `answer` says which of both answers is the first to arrive.
     Grant { attempt: usize, node: usize, answer: Answer },
+    /// A node raises its fence to a guess, whosever the lock is: asked in few words, it does not look.
+    Raise { attempt: usize, node: usize },
     /// A client has enough grants for its guess, and believes.
     TakeGuess { attempt: usize },
     /// A client makes a token from the grants of the nodes in the set.
@@ -150,6 +154,9 @@ impl<const N: usize, const A: usize> Protocol<N, A> {
             if link.reply.is_some() {
                 steps.push(Step::Grant { attempt, node, answer: Answer::Former });
             }
+        }
+        if own.phase != Phase::Waiting && world.strays_left > 0 && at.fence < own.guess && self.grants(at) {
+            steps.push(Step::Raise { attempt, node });
         }
         if own.token > 0 && self.commits(at, attempt, own.token) {
             steps.push(Step::Commit { attempt, node });
@@ -295,7 +302,7 @@ impl<const N: usize, const A: usize> Model for Protocol<N, A> {
     type Action = Step;
 
     fn init_states(&self) -> Vec<Self::State> {
-        vec![World::new(self.bounds.crashes, self.bounds.doubles)]
+        vec![World::new(self.bounds.crashes, self.bounds.doubles, self.bounds.strays)]
     }
 
     fn actions(&self, world: &Self::State, steps: &mut Steps) {
@@ -337,6 +344,10 @@ impl<const N: usize, const A: usize> Model for Protocol<N, A> {
                 if self.rules.guess_is_written {
                     at.fence = at.fence.max(own.guess);
                 }
+            }
+            Step::Raise { attempt, node } => {
+                world.nodes[node].fence = world.attempts[attempt].guess;
+                world.strays_left -= 1;
             }
             Step::TakeGuess { attempt } => {
                 let guess = world.attempts[attempt].guess;

@@ -21,6 +21,8 @@ pub struct World<const N: usize, const A: usize> {
     pub crashes_left: u8,
     /// How many requests can still be carried out twice.
     pub doubles_left: u8,
+    /// How many can still raise a fence without having the lock.
+    pub strays_left: u8,
     /// How many attempts have been granted.
     pub granted: u8,
     /// The highest token that has been handed out.
@@ -145,7 +147,7 @@ impl<const N: usize, const A: usize> World<N, A> {
     pub const QUORUM: usize = N / 2 + 1;
 
     /// Nobody holds anything, and all nodes are ready.
-    pub fn new(crashes: u8, doubles: u8) -> Self {
+    pub fn new(crashes: u8, doubles: u8, strays: u8) -> Self {
         let node = Node {
             lock: None,
             fence: 0,
@@ -162,6 +164,7 @@ impl<const N: usize, const A: usize> World<N, A> {
             admissions: [admission; ADMITTERS],
             crashes_left: crashes,
             doubles_left: doubles,
+            strays_left: strays,
             granted: 0,
             highest: 0,
         }

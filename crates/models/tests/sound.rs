@@ -39,6 +39,14 @@ fn tokens_of_three_nodes_are_unique_and_grow_although_a_request_is_doubled() {
 }
 
 #[test]
+fn tokens_of_three_nodes_are_unique_and_grow_although_fences_are_raised_by_those_who_do_not_have_the_lock() {
+    let bounds = Bounds { strays: 2, ..Bounds::CALM };
+    keeps(Protocol::<3, 2> { rules: Rules::ALL, bounds, promises: TOKENS }, None);
+    let bounds = Bounds { guess_max: 2, strays: 1, ..Bounds::ONE_CRASH };
+    keeps(Protocol::<3, 2> { rules: Rules::ALL, bounds, promises: TOKENS_AND_CRASH }, Some(6_000_000));
+}
+
+#[test]
 fn tokens_of_three_nodes_are_unique_and_grow_although_one_forgets() {
     let bounds = Bounds { guess_max: 2, ..Bounds::ONE_CRASH };
     keeps(Protocol::<3, 2> { rules: Rules::ALL, bounds, promises: TOKENS_AND_CRASH }, None);

@@ -113,11 +113,17 @@ impl Server {
             Ask::Commit { place, token, epoch } => done(self.commit(place, *token, *epoch, now_ms)),
             Ask::Extend(leases) => Reply::Extended(leases.iter().map(|lease| self.extend(lease, now_ms)).collect()),
             Ask::Release(release) => {
-                let Release { place, bar, held, by, .. } = &**release;
+                let Release { place, bar, held, by, alone, .. } = &**release;
                 if let Some(bar) = bar {
                     self.left.insert((place.key.clone(), place.entry), now_ms + millis(*bar));
                 }
-                done(self.release(place, *held, by, now_ms, &mut told))
+                let is_alone = self.owner(place, now_ms).is_some_and(|(shared, _)| !shared);
+                let owner = self.owner(place, now_ms).map(|(_, owner)| owner.channel.clone());
+                match (*alone && *held, owner) {
+                    (true, Some(owner)) if is_alone => done(self.release(place, true, &owner, now_ms, &mut told)),
+                    (true, _) => Reply::NotDone,
+                    (false, _) => done(self.release(place, *held, by, now_ms, &mut told)),
+                }
             }
             Ask::Wish(place) => done(self.wish(place, now_ms, &mut told)),
             Ask::Survey { mark } => Reply::Memory(self.survey(*mark)),
@@ -158,7 +164,24 @@ impl Server {
             return Reply::TooLong { longest: self.longest };
         }
         let Place { key, entry } = &grant.place;
+        let mut set = false;
+        if grant.briefly {
+            let raised = grant.guess > self.fence(key);
+            if raised {
+                self.memory.insert(key.clone(), grant.guess);
+            }
+            if self.settled(key, now_ms).is_none() {
+                self.lock(grant, now_ms);
+                set = true;
+                if raised {
+                    return Reply::Granted { prior: grant.guess - 1, epoch };
+                }
+            }
+        }
         if self.left.get(&(key.clone(), *entry)).is_some_and(|until_ms| *until_ms > now_ms) {
+            if set {
+                self.locks.remove(key);
+            }
             return Reply::Barred;
         }
         let taken = self.settled(key, now_ms);
@@ -169,16 +192,21 @@ impl Server {
         if busy {
             return Reply::Busy(Box::new(self.sight(key, now_ms)));
         }
-        let ends_ms = now_ms + millis(grant.ttl);
-        let (channel, note) = (grant.channel.clone(), grant.note.clone());
-        let owner = Owner { channel, token: grant.guess, since_ms: now_ms, ends_ms, note, wished: false };
-        let lock = self.locks.entry(key.clone()).or_insert(Lock { shared: grant.shared, owners: BTreeMap::new() });
-        lock.owners.entry(*entry).or_insert(owner);
+        self.lock(grant, now_ms);
         let prior = self.fence(key);
         if grant.guess > prior {
             self.memory.insert(key.clone(), grant.guess);
         }
         Reply::Granted { prior, epoch }
+    }
+
+    fn lock(&mut self, grant: &Grant, now_ms: u64) {
+        let Place { key, entry } = grant.place.clone();
+        let ends_ms = now_ms + millis(grant.ttl);
+        let (channel, note) = (grant.channel.clone(), grant.note.clone());
+        let owner = Owner { channel, token: grant.guess, since_ms: now_ms, ends_ms, note, wished: false };
+        let lock = self.locks.entry(key).or_insert(Lock { shared: grant.shared, owners: BTreeMap::new() });
+        lock.owners.entry(entry).or_insert(owner);
     }
 
     fn commit(&mut self, place: &Place, token: u64, epoch: Epoch, now_ms: u64) -> bool {

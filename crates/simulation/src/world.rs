@@ -125,6 +125,7 @@ impl World {
                 seed: Some(self.chance(|chance| chance.u64(..))),
                 longest: LONGEST,
                 accept_blank: first,
+                in_order: false,
             };
             if let Ok(store) = Redlock::over(nodes, settings).await {
                 let seed = self.chance(|chance| chance.u64(..));

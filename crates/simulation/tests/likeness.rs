@@ -79,7 +79,7 @@ fn grant(place: Place, shared: bool, ttl: Duration, guess: u64) -> Grant {
     let channel = channel(place.entry.0 >> 100).into();
     let guess = if shared { 0 } else { guess };
     let note = Note { owner: "somebody".into(), ..Note::default() };
-    Grant { place, shared, ttl, guess, channel, note, spelled: Spelled::default() }
+    Grant { place, shared, ttl, guess, channel, note, briefly: false, spelled: Spelled::default() }
 }
 
 /// A reply without what two servers cannot have in common: times, and who they are.
@@ -128,7 +128,10 @@ fn some_request(chance: &mut fastrand::Rng, epoch: Epoch, ids: &mut [u128; OWNER
             if ttl == BRIEF {
                 ids[owner] += OWNERS;
             }
-            Ask::Grant(Arc::new(grant(place(key, id), chance.bool(), ttl, guess)))
+            let grant = grant(place(key, id), chance.bool(), ttl, guess);
+            // In few words, a lease that ends at once may end in between.
+            let briefly = !grant.shared && ttl == LONG && chance.bool();
+            Ask::Grant(Arc::new(Grant { briefly, ..grant }))
         }
         4 => {
             let epoch = if chance.u8(0..4) == 0 { Epoch(1) } else { epoch };
@@ -142,7 +145,8 @@ fn some_request(chance: &mut fastrand::Rng, epoch: Epoch, ids: &mut [u128; OWNER
             let bar = (chance.u8(0..6) == 0).then_some(BRIEF);
             let by = if chance.bool() { channel(id) } else { "redlock:stranger".into() }.into();
             let (place, held, spelled) = (place(key, former), chance.bool(), Spelled::default());
-            Ask::Release(Arc::new(Release { place, bar, held, by, spelled }))
+            let (alone, untouched) = (bar.is_none() && chance.bool(), chance.bool());
+            Ask::Release(Arc::new(Release { place, bar, held, by, alone, untouched, spelled }))
         }
         9 => Ask::Wish(place(key, id)),
         10 => Ask::Inspect((0..3).map(|key| place(key, 1).key).collect()),

@@ -90,12 +90,14 @@ pub struct Settings {
     pub longest: Duration,
     /// Whether a store of which no server remembers anything is begun at once.
     pub accept_blank: bool,
+    /// Whether each node carries requests out in the order in which they are made.
+    pub in_order: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (clock, name) = (Clock::boot(), "redlock".into());
-        Self { name, clock, seed: None, longest: LONGEST, accept_blank: false }
+        Self { name, clock, seed: None, longest: LONGEST, accept_blank: false, in_order: true }
     }
 }
 
@@ -119,12 +121,14 @@ impl Redlock {
     #[doc(hidden)]
     pub async fn over(nodes: Vec<Arc<dyn Node>>, settings: Settings) -> Result<Self> {
         let home = Handle::current();
-        let Settings { name, clock, seed, longest, accept_blank } = settings;
+        let Settings { name, clock, seed, longest, accept_blank, in_order } = settings;
         refuse_unless_odd(nodes.len())?;
         let (timer, chance) = (Timer::on_callers_runtime(clock), Chance::new(seed));
         let members = nodes.into_iter().map(|node| Member::new(node, timer.clone())).collect();
         let channel = format!("redlock:{}", chance.entry());
-        let core = Arc::new(Core::new(members, timer, chance, &channel, longest, home));
+        let mut core = Core::new(members, timer, chance, &channel, longest, home);
+        core.in_order = in_order;
+        let core = Arc::new(core);
         for (server, member) in core.members.iter().enumerate() {
             core.spawn(follow(Arc::downgrade(&core), server, member.node.pushes()));
             member.node.listen(&channel);

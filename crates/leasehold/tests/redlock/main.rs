@@ -1,5 +1,6 @@
 //! The store on a majority of independent Redis servers, real ones with real faults, and beside the clients of others.
 
+mod brief;
 mod faults;
 mod interop;
 mod memory;
@@ -50,6 +51,14 @@ impl Quorum {
     fn holding(&self, name: &str) -> Vec<bool> {
         let key = format!("lock:{name}");
         self.servers.iter().map(|server| server.pid().is_some() && server.cli(&["EXISTS", &key]) == "1").collect()
+    }
+}
+
+/// Puts all fences of a server there.
+fn raise_fences(server: &Server, to: &str) {
+    let members = server.cli(&["ZRANGE", "leasehold:redlock", "0", "-1"]);
+    for fence in members.lines().filter(|member| member.starts_with('f')) {
+        server.cli(&["ZADD", "leasehold:redlock", to, fence]);
     }
 }
 

@@ -8,13 +8,13 @@ use leasehold_testbed::redis::Server;
 use crate::{LONG, Quorum, soon, timer, until};
 
 /// How many scripts a server has run so far.
-fn scripts_run(server: &Server) -> u64 {
+pub(super) fn scripts_run(server: &Server) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or_default()
 }
 
-async fn lock_and_release(locks: &Locks, times: usize) {
+pub(super) async fn lock_and_release(locks: &Locks, times: usize) {
     let mutex = locks.mutex("k").unwrap();
     for _ in 0..times {
         let guard = soon("taking it", mutex.lock()).await.unwrap();

@@ -4,13 +4,13 @@ use leasehold::backend::Departure;
 use leasehold::{ErrorKind, Locks};
 use leasehold_testbed::redis::Server;
 
-use crate::{SHORT, soon, timer, until};
+use crate::{SHORT, raise_fences, soon, timer, until};
 
 /// All that locks need in the default namespace, as the documentation has it.
 const RIGHTS: &str = "~lock:* ~{lock:* ~leasehold:redlock resetchannels &leasehold:* &redlock:* -@all +ping +info \
                       +config|get +time +subscribe +unsubscribe +evalsha +script|load +scan +get +set +del +exists +type \
-                      +pttl +pexpire +hget +hset +hsetnx +hdel +hmget +hgetall +hexists +zadd +zrem +zrange \
-                      +zrangebyscore +zscore +publish";
+                      +pttl +pexpire +hget +hset +hdel +hexists +zadd +zrem +zrange +zrangebyscore +zscore \
+                      +zmscore +publish +watch +unwatch +multi +exec";
 
 async fn connect(servers: &[Server]) -> leasehold::Result<Locks> {
     let hosts: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
@@ -46,14 +46,14 @@ async fn do_everything(servers: &[Server]) {
     drop(kept);
     servers[1].cli(&["DEL", "leasehold:redlock"]);
     one.mutex("again").unwrap().lock().await.unwrap();
-    until("it is let in again", async || servers[1].cli(&["HEXISTS", "leasehold:redlock", "epoch"]) == "1").await;
+    until("it is let in again", async || !servers[1].cli(&["ZSCORE", "leasehold:redlock", "epoch"]).is_empty()).await;
     let listed = one.inspect_all().await.unwrap();
     assert!(listed.len() <= 1, "{listed:?}");
     one.checkup().await.unwrap();
     let listening = || servers[0].cli(&["PUBSUB", "CHANNELS", "leasehold:freed:*"]);
     until("nobody listens any more", async || listening().is_empty()).await;
     // A guess that is behind the fences needs a second trip.
-    servers.iter().for_each(|server| drop(server.cli(&["HSET", "leasehold:redlock", "floor", "7000000000000000"])));
+    servers.iter().for_each(|server| raise_fences(server, "7000000000000000"));
     drop(one.mutex("committed").unwrap().lock().await.unwrap());
 }
 

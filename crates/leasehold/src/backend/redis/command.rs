@@ -64,13 +64,13 @@ pub(super) fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
 }
 
 /// A number as text. There are thirty in a lock, and the standard way to write one takes longer than all else about it.
-pub(super) struct Digits {
+pub(in crate::backend) struct Digits {
     text: [u8; 20],
     begins: usize,
 }
 
 impl Digits {
-    pub(super) fn of(mut number: u64) -> Self {
+    pub(in crate::backend) fn of(mut number: u64) -> Self {
         let mut digits = Self { text: [b'0'; 20], begins: 20 };
         loop {
             digits.begins -= 1;

@@ -12,6 +12,7 @@
 //! `state` and obeyed under `socket`, so whoever registers with the socket last is the one who should.
 
 mod attend;
+mod watch;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -30,6 +31,8 @@ use crate::backend::redis::together::{Joinable, Together};
 use crate::backend::socket::Stream;
 use crate::clock::{Clock, Moment};
 use crate::sync::locked;
+use watch::Watch;
+pub(in crate::backend) use watch::{Watched, Watching};
 
 /// What is done with messages that a server sends by itself.
 pub(in crate::backend) type Hear = Arc<dyn Fn(PushInfo) + Send + Sync>;
@@ -86,6 +89,7 @@ struct State {
     /// How to wake that task, and whether it looks after readers.
     own_task: Option<Waker>,
     watched: bool,
+    watch: Option<Watch>,
     /// Why there will be no more answers.
     broken: Option<RedisError>,
 }
@@ -110,6 +114,8 @@ pub(super) struct Slot {
 enum Request<'a> {
     Alone(&'a Command),
     Joinable(&'a dyn Joinable),
+    Watching(&'a Watching<'a>),
+    Watched(&'a Watched<'a>),
 }
 
 #[derive(Default)]
@@ -135,6 +141,7 @@ impl Pipe {
             reader: None,
             own_task: None,
             watched: false,
+            watch: None,
             broken: None,
         };
         let (socket, state, clock) = (Mutex::new(socket), Mutex::new(state), Clock::boot());
@@ -194,6 +201,8 @@ impl Inner {
             Request::Alone(command) => state.put(command, slot.clone()),
             Request::Joinable(request) if alone => state.put(&request.alone(), slot.clone()),
             Request::Joinable(request) => state.put_together(request, slot.clone()),
+            Request::Watching(request) => state.put_watching(request, slot.clone()),
+            Request::Watched(request) => state.put_watched(request, slot.clone()),
         }
         if reads {
             state.reader = Some(slot.number);

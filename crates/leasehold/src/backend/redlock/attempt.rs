@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -50,6 +52,8 @@ struct Attempt {
     /// Until when the lease could be believed in.
     ends: Moment,
     votes: Vec<Vote>,
+    /// Whether the lock was given up by another way than that by which it was asked for.
+    elsewhere: Arc<AtomicBool>,
 }
 
 /// What a server was asked and has not answered.
@@ -94,8 +98,19 @@ impl Attempt {
         let (ballot, asked, alarm) =
             (Ballot::new(servers, guess), FuturesUnordered::new(), Alarm::new(core.timer.clone()));
         let votes = (0..servers).map(|_| Vote::Open).collect();
-        let mut attempt =
-            Self { core, ways, request, ballot, asked, alarm, limits: BTreeSet::new(), latest, ends, votes };
+        let mut attempt = Self {
+            core,
+            ways,
+            request,
+            ballot,
+            asked,
+            alarm,
+            limits: BTreeSet::new(),
+            latest,
+            ends,
+            votes,
+            elsewhere: Arc::default(),
+        };
         attempt.ask_for_grants(guess.unwrap_or_default());
         attempt
     }
@@ -107,14 +122,18 @@ impl Attempt {
     /// Asks all servers at once, but for those that have just failed.
     fn ask_for_grants(&mut self, guess: u64) {
         let (core, request) = (self.core.clone(), &self.request);
-        let (shared, ttl, note) = (!request.claim.is_exclusive(), self.ttl(), request.note.clone());
+        let (shared, ttl) = (!request.claim.is_exclusive(), self.ttl());
         let worth_asking = core.worth_asking();
         let open = worth_asking.iter().map(|asked| u32::from(*asked)).collect();
-        let asked = worth_asking.clone();
-        core.remember(request.place.entry, Ours { shared, ttl, note: note.clone(), token: guess, asked, open });
+        let (asked, unknown, extended) = (worth_asking.clone(), vec![false; worth_asking.len()], false);
+        let (note, token, way) = (request.note.clone(), guess, Some(self.ways.id()));
+        let elsewhere = self.elsewhere.clone();
+        let ours = Ours { shared, ttl, note, token, asked, open, unknown, extended, way, elsewhere };
+        core.remember(request.place.entry, ours);
         let channel = core.channel.clone();
-        let (place, spelled) = (request.place.clone(), Spelled::default());
-        let grant = Arc::new(Grant { place, shared, ttl, guess, channel, note, spelled });
+        let (place, note, spelled) = (request.place.clone(), request.note.clone(), Spelled::default());
+        let briefly = !shared && !core.crowds.is_one_at(&place.key);
+        let grant = Arc::new(Grant { place, shared, ttl, guess, channel, note, briefly, spelled });
         for (server, worth_asking) in worth_asking.into_iter().enumerate() {
             if worth_asking {
                 self.ask(server, Question::Grant, Ask::Grant(grant.clone()));
@@ -147,6 +166,7 @@ impl Attempt {
             }
         };
         let held = matches!(standing, Ok(Standing::Holding { .. }));
+        self.core.crowds.note(&self.request.place.key, self.is_contested());
         if !held {
             self.give_back();
         }
@@ -255,11 +275,26 @@ impl Attempt {
             }
             other => (self.vote_of(server, other), self.ballot.missing(server)),
         };
-        if !matches!(vote, Vote::Unknown(_)) {
-            self.core.update(self.request.place.entry, |ours| ours.open[server] = ours.open[server].saturating_sub(1));
+        let entry = self.request.place.entry;
+        let is_ours = self.core.update(entry, |ours| match vote {
+            Vote::Unknown(_) => ours.unknown[server] = true,
+            _ => ours.open[server] = ours.open[server].saturating_sub(1),
+        });
+        if !is_ours {
+            self.part_late(server, &vote);
         }
         self.votes[server] = vote;
         step
+    }
+
+    /// The lock was given up before this was heard, and the request for it may have come after that: in few words it is not
+    /// refused. On one way everything comes in order, unless it broke.
+    fn part_late(&self, server: usize, vote: &Vote) {
+        let may_come = matches!(vote, Vote::Unknown(_));
+        if may_come || matches!(vote, Vote::Granted) && self.elsewhere.load(Acquire) {
+            let (core, place, ttl) = (&self.core, self.request.place.clone(), self.ttl());
+            core.spawn(core.clone().give_back(server, place, may_come.then_some(ttl), may_come, ttl));
+        }
     }
 
     fn vote_of(&self, server: usize, reply: Result<Reply>) -> Vote {
@@ -356,14 +391,16 @@ impl Attempt {
     /// Gives back whatever was granted, and whatever may be granted yet: everywhere but where it certainly was not.
     fn give_back(&mut self) {
         let (core, place, ttl) = (&self.core, &self.request.place, self.ttl());
+        self.elsewhere.store(true, Release);
         core.forget(place.entry);
         for (server, vote) in self.votes.iter().enumerate() {
-            let bar = match vote {
+            let (bar, may_come) = match vote {
                 Vote::Busy(_) | Vote::No(_) => continue,
-                Vote::Granted => None,
-                Vote::Open | Vote::Unknown(_) => Some(ttl),
+                Vote::Granted => (None, false),
+                Vote::Open => (Some(ttl), false),
+                Vote::Unknown(_) => (Some(ttl), true),
             };
-            core.spawn(core.clone().give_back(server, place.clone(), bar, ttl));
+            core.spawn(core.clone().give_back(server, place.clone(), bar, may_come, ttl));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A request is sent once, unless the server says that it did nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::backend::redis::command::Command;
 use crate::backend::redis::health::Health;
-use crate::backend::redis::pipe::{Hear, Pipe};
+use crate::backend::redis::pipe::{Hear, Pipe, Watched, Watching};
 use crate::backend::redis::topology::Topology;
 use crate::backend::redis::{fault, names, scan};
-use crate::backend::redlock::node::{Ask, Node, Push, Reply};
+use crate::backend::redlock::node::{Ask, Epoch, Grant, Memory, Node, Push, Release, Reply};
 use crate::backend::redlock::scripts::SCRIPTS;
-use crate::backend::redlock::wording::{self, MEMORY};
+use crate::backend::redlock::wording::{self, Brief, Giving, MEMORY};
 use crate::clock::{Clock, Timer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{Key, Namespace};
@@ -64,6 +64,10 @@ struct Link {
     pipe: Pipe,
     number: u64,
     run_id: Arc<str>,
+    /// The server's epoch and its longest lease, as far as they were told on this connection. They may be others by now.
+    memory: Arc<Mutex<Option<(Epoch, Duration)>>>,
+    /// Locks that are being asked for, each held until that is answered.
+    asking: Arc<Mutex<HashMap<u128, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl Server {
@@ -88,6 +92,10 @@ impl Node for Server {
                 Failure::Redis(error) => {
                     wire.learn_from(&error, &link);
                     fault::of_request(&error)
+                }
+                Failure::Halfway(error) => {
+                    wire.learn_from(&error, &link);
+                    fault::of_request(&error).with_unknown_fate()
                 }
                 Failure::Other(error) => error,
             })
@@ -126,6 +134,8 @@ impl fmt::Debug for Server {
 /// Why a request failed.
 enum Failure {
     Redis(RedisError),
+    /// A part of it may have been done.
+    Halfway(RedisError),
     Other(Error),
 }
 
@@ -179,10 +189,11 @@ impl Wire {
         let args = [run_id.as_bytes().to_vec(), durable.to_string().into_bytes()];
         let greeting = wording::call(&SCRIPTS.greet, &[MEMORY.to_owned()], &args);
         let greeted = SCRIPTS.greet.call(&pipe, &greeting).await;
-        greeted.map_err(|error| fault::of_request(&error))?;
+        let memory = wording::learnt(&greeted.map_err(|error| fault::of_request(&error))?);
         let mut state = locked(&self.state);
         state.opened += 1;
-        let link = Link { pipe, number: state.opened, run_id: run_id.clone() };
+        let memory = Arc::new(Mutex::new(memory));
+        let link = Link { pipe, number: state.opened, run_id: run_id.clone(), memory, asking: Arc::default() };
         if state.run_id.replace(run_id.clone()).is_some_and(|before| before != run_id) {
             let _ = self.pushes.send(Push::Shaken); // nobody may follow any more
         }
@@ -213,17 +224,117 @@ impl Wire {
 
 impl Link {
     async fn carry_out(&self, ask: &Ask, wire: &Wire) -> Result<Reply, Failure> {
-        match (ask, wording::script_of(ask, &self.run_id)) {
-            (_, Some((script, call))) => {
-                let answer = script.call(&self.pipe, &call).await?;
-                Ok(wording::reply_of(ask, &self.run_id, &answer)?)
-            }
-            (Ask::Keys(namespace), None) => Ok(Reply::Keys(self.keys(namespace).await?)),
-            (_, None) => {
+        let _asking = match ask {
+            Ask::Grant(grant) if !grant.shared => Some(self.ask_for(grant.place.entry.0).await),
+            _ => None,
+        };
+        match ask {
+            Ask::Grant(grant) if grant.briefly => match self.grant_briefly(grant).await? {
+                Briefly::Granted(reply) => return Ok(reply),
+                Briefly::Locked => return self.grant_at_length(ask, grant).await,
+                Briefly::Nothing => {}
+            },
+            Ask::Release(release) if release.alone && release.held => return self.give(release).await,
+            _ => {}
+        }
+        match ask {
+            Ask::Keys(namespace) => Ok(Reply::Keys(self.keys(namespace).await?)),
+            Ask::Health => {
                 let health = Health::of(&self.pipe).await?;
                 Ok(Reply::Health(health.findings(wire.eviction_accepted, 0)))
             }
+            _ => self.call_script(ask).await,
         }
+    }
+
+    /// One trip, three commands, and one more if nothing else is under way.
+    async fn grant_briefly(&self, grant: &Grant) -> Result<Briefly, Failure> {
+        let Some((epoch, longest)) = *locked(&self.memory) else { return Ok(Briefly::Nothing) };
+        if grant.ttl > longest {
+            return Ok(Briefly::Nothing);
+        }
+        let (whose, brief) = (grant.place.entry.0, Brief::of(grant));
+        let asked = brief.asked(grant.guess, epoch);
+        let words = Watching { whose, asked: &asked, watch: &brief.watch, then: &brief.look };
+        let answer = self.pipe.ask_watching(&words).await.map_err(Failure::Halfway)?;
+        let Value::Array(answers) = answer else { return Err(wording::nonsense().into()) };
+        if !Brief::is_granted(grant, &answers) {
+            let mut answers = answers.into_iter();
+            if answers.next().map(Value::extract_error).transpose()? != Some(Value::Okay) {
+                return Ok(Briefly::Nothing);
+            }
+            answers.try_for_each(|answer| answer.extract_error().map(drop)).map_err(Failure::Halfway)?;
+            return Ok(Briefly::Locked);
+        }
+        self.pipe.is_sure_of(whose);
+        Ok(Briefly::Granted(Reply::Granted { prior: grant.guess - 1, epoch }))
+    }
+
+    /// The lock is set, and whether it is granted is for the script to say: the fence was higher, or the server has forgotten, or
+    /// somebody else has the lock by now. A server that refuses is rid of it again.
+    async fn grant_at_length(&self, ask: &Ask, grant: &Grant) -> Result<Reply, Failure> {
+        let halfway = |failure: Failure| match failure {
+            Failure::Redis(error) | Failure::Halfway(error) => Failure::Halfway(error),
+            Failure::Other(error) => Failure::Other(error.with_unknown_fate()),
+        };
+        let reply = self.call_script(ask).await.map_err(halfway)?;
+        if let Reply::NotReady | Reply::TooLong { .. } | Reply::Barred = reply {
+            SCRIPTS.give.call(&self.pipe, &wording::give_call(&grant.place)).await.map_err(Failure::Halfway)?;
+        }
+        Ok(reply)
+    }
+
+    async fn call_script(&self, ask: &Ask) -> Result<Reply, Failure> {
+        let Some((script, call)) = wording::script_of(ask, &self.run_id) else {
+            return Err(wording::nonsense().into());
+        };
+        let answer = script.call(&self.pipe, &call).await?;
+        let reply = wording::reply_of(ask, &self.run_id, &answer)?;
+        self.learn(ask, &reply, &answer);
+        Ok(reply)
+    }
+
+    /// From now on that lock is asked for, which whoever gives it up waits for: the end of it may be another trip away, and must
+    /// not be behind that.
+    async fn ask_for(&self, entry: u128) -> Asking<'_> {
+        let held = Arc::<tokio::sync::Mutex<()>>::default();
+        let asked = held.clone().lock_owned().await;
+        locked(&self.asking).insert(entry, held);
+        Asking { link: self, entry, _asked: asked }
+    }
+
+    /// One trip: four commands if nobody else can have touched the lock, and otherwise a script.
+    async fn give(&self, release: &Release) -> Result<Reply, Failure> {
+        let asked = locked(&self.asking).get(&release.place.entry.0).cloned();
+        if let Some(asked) = asked {
+            drop(asked.lock().await);
+        }
+        let giving = Giving::of(release);
+        if release.untouched {
+            let (whose, asked, otherwise) = (release.place.entry.0, &giving.watched, &giving.otherwise);
+            let answer = self.pipe.ask_watched(&Watched { whose, asked, otherwise }).await;
+            match answer {
+                Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {}
+                answer => {
+                    if let Some(reply) = Giving::reply(&answer?)? {
+                        return Ok(reply);
+                    }
+                }
+            }
+        }
+        let answer = SCRIPTS.give.call(&self.pipe, &giving.otherwise).await?;
+        Giving::reply(&answer)?.ok_or_else(|| wording::nonsense().into())
+    }
+
+    fn learn(&self, ask: &Ask, reply: &Reply, answer: &Value) {
+        let memory = match (ask, reply) {
+            (_, Reply::Granted { .. }) => wording::learnt(answer),
+            (Ask::Admit { longest, epoch, .. }, Reply::Done)
+            | (_, Reply::Memory(Memory::Ready { epoch, longest, .. })) => Some((*epoch, *longest)),
+            (_, Reply::NotReady | Reply::Memory(Memory::Blank { .. })) => None,
+            _ => return,
+        };
+        *locked(&self.memory) = memory;
     }
 
     /// Every key of a namespace that may be a lock. As many trips as all keys on the server have steps.
@@ -231,6 +342,28 @@ impl Link {
         let (pattern, mut keys) = (names::pattern(namespace), Vec::new());
         scan::names(&self.pipe, &pattern, |name| keys.extend(names::key_of_lock(namespace, name))).await?;
         Ok(keys)
+    }
+}
+
+/// What came of asking in few words.
+enum Briefly {
+    Granted(Reply),
+    /// The lock is set, and that is not enough.
+    Locked,
+    /// Nothing was done that matters.
+    Nothing,
+}
+
+/// A lock that is being asked for.
+struct Asking<'a> {
+    link: &'a Link,
+    entry: u128,
+    _asked: tokio::sync::OwnedMutexGuard<()>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        locked(&self.link.asking).remove(&self.entry);
     }
 }
 

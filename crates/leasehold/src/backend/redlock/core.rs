@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::backend::crowds::Crowds;
 use crate::backend::notices::NoticeBoard;
 use crate::backend::redlock::member::{Departure, Member};
-use crate::backend::redlock::node::{Ask, Release, Spelled};
+use crate::backend::redlock::node::{Ask, Release, Reply, Spelled};
 use crate::backend::redlock::quorum;
 use crate::backend::redlock::token::Guess;
 use crate::backend::redlock::waiting::Waiting;
+use crate::backend::redlock::ways::WayId;
 use crate::backend::{EntryId, Place};
 use crate::chance::Chance;
 use crate::clock::Timer;
+use crate::error::Result;
 use crate::lease::deadline;
 use crate::sync::locked;
 
@@ -34,8 +37,12 @@ pub(super) struct Core {
     pub(super) channel: Arc<str>,
     /// The longest lease that this store grants.
     pub(super) longest: Duration,
+    /// Whether what is asked by one way is carried out in that order.
+    pub(super) in_order: bool,
     /// Where everything runs that nobody waits for.
     pub(super) home: Handle,
+    /// Where others were met when a lock was last asked for: there few words are too few.
+    pub(super) crowds: Crowds,
     pub(super) waiting: Waiting,
     /// Which servers are being admitted.
     pub(super) admitting: Vec<AtomicBool>,
@@ -53,6 +60,13 @@ pub(super) struct Ours {
     pub(super) asked: Vec<bool>,
     /// For each server, how many requests to grant the lock are under way or have an unknown outcome.
     pub(super) open: Vec<u32>,
+    /// For each server, whether it is unknown of one of them for good.
+    pub(super) unknown: Vec<bool>,
+    /// Whether its lease was ever extended.
+    pub(super) extended: bool,
+    /// By which way it was asked for, if it was one; and whether it is given up by another.
+    pub(super) way: Option<WayId>,
+    pub(super) elsewhere: Arc<AtomicBool>,
 }
 
 impl Core {
@@ -68,7 +82,22 @@ impl Core {
         let (notices, waiting, ours) = (NoticeBoard::new(), Waiting::default(), Mutex::default());
         let admitting = members.iter().map(|_| AtomicBool::new(false)).collect();
         let channel = channel.into();
-        Self { members, timer, chance, guess, notices, channel, longest, home, waiting, admitting, ours }
+        let (crowds, in_order) = (Crowds::default(), true);
+        Self {
+            members,
+            timer,
+            chance,
+            guess,
+            notices,
+            channel,
+            longest,
+            in_order,
+            home,
+            crowds,
+            waiting,
+            admitting,
+            ours,
+        }
     }
 
     /// How many servers are a majority.
@@ -110,19 +139,54 @@ impl Core {
     }
 
     /// Gives a lock up on one server. What that does not confirm, it is told again when it answers.
-    pub(super) async fn give_back(self: Arc<Self>, server: usize, place: Place, bar: Option<Duration>, ttl: Duration) {
+    pub(super) async fn give_back(
+        self: Arc<Self>,
+        server: usize,
+        place: Place,
+        bar: Option<Duration>,
+        may_come: bool,
+        ttl: Duration,
+    ) {
         let member = &self.members[server];
         let dead_after = deadline::dead_after(self.timer.now(), ttl);
-        let departure = Departure { place, bar, held: false, dead_after };
-        if !member.is_worth_asking() || member.ask(self.release(&departure)).await.is_err() {
-            self.owe(server, departure);
+        let departure = Departure { place, bar, held: false, alone: None, may_come, dead_after };
+        if !member.is_worth_asking() {
+            return self.owe(server, departure);
+        }
+        let reply = member.ask(self.release(&departure)).await;
+        self.settle(server, departure, &reply);
+    }
+
+    /// A server was told of a departure, and said that.
+    pub(super) fn settle(self: &Arc<Self>, server: usize, departure: Departure, reply: &Result<Reply>) {
+        match reply {
+            Err(_) => self.owe(server, departure),
+            Ok(Reply::NotDone) if departure.may_come => self.spawn(self.clone().take_out_late(server, departure)),
+            Ok(_) => {}
+        }
+    }
+
+    /// The lock was not there when it was given up, and may get there yet: a request in few words is not refused. A connection
+    /// that broke may have left one with a server that was slow to read it.
+    async fn take_out_late(self: Arc<Self>, server: usize, departure: Departure) {
+        let (release, mut pause) = (self.release(&departure), PAUSE);
+        loop {
+            self.timer.sleep(self.chance.about(pause)).await;
+            if self.timer.now() >= departure.dead_after {
+                return;
+            }
+            if matches!(self.members[server].ask(release.clone()).await, Ok(Reply::Done)) {
+                return;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
     pub(super) fn release(&self, departure: &Departure) -> Ask {
-        let Departure { place, bar, held, .. } = departure.clone();
-        let (by, spelled) = (self.channel.clone(), Spelled::default());
-        Ask::Release(Arc::new(Release { place, bar, held, by, spelled }))
+        let Departure { place, bar, held, alone, .. } = departure.clone();
+        let (by, spelled, untouched) = (self.channel.clone(), Spelled::default(), alone.unwrap_or_default());
+        let alone = alone.is_some() && bar.is_none();
+        Ask::Release(Arc::new(Release { place, bar, held, by, alone, untouched, spelled }))
     }
 
     /// Sees to it that a server learns of a departure as soon as it can be told.
@@ -137,11 +201,14 @@ impl Core {
         let mut pause = PAUSE;
         self.timer.sleep(self.chance.about(pause)).await;
         while let Some(departure) = member.next_owed() {
-            if member.ask(self.release(&departure)).await.is_ok() {
-                pause = PAUSE;
-                continue;
+            match member.ask(self.release(&departure)).await {
+                Err(_) => member.still_owe(departure),
+                reply => {
+                    self.settle(server, departure, &reply);
+                    pause = PAUSE;
+                    continue;
+                }
             }
-            member.still_owe(departure);
             self.timer.sleep(self.chance.about(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }

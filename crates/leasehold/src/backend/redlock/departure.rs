@@ -1,13 +1,14 @@
 //! Giving a lock up, on all servers at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
 use crate::backend::redlock::alarm::Alarm;
-use crate::backend::redlock::core::Core;
+use crate::backend::redlock::core::{Core, Ours};
 use crate::backend::redlock::member;
 use crate::backend::redlock::node::Reply;
 use crate::backend::redlock::quorum::Tally;
@@ -26,8 +27,11 @@ const LEASE_SHARE: u32 = 10;
 /// took, so that a program which ends right afterwards leaves nothing behind.
 pub(super) async fn run(core: Arc<Core>, ways: Ways, place: Place, answer: oneshot::Sender<Result<Departure>>) {
     let began = core.timer.now();
+    let is_way_back = |ours: &Ours| core.in_order && ours.way == Some(ways.id());
+    core.update(place.entry, |ours| ours.elsewhere.store(!is_way_back(ours), Release));
     let ours = core.forget(place.entry);
     let ttl = ours.as_ref().map_or(core.longest, |ours| ours.ttl);
+    let alone = ours.as_ref().filter(|ours| !ours.shared).map(|ours| !ours.extended);
     let dead_after = deadline::dead_after(began, ttl);
     let mut asked = FuturesUnordered::new();
     // The same to all of them, but for the bar.
@@ -39,9 +43,11 @@ pub(super) async fn run(core: Arc<Core>, ways: Ways, place: Place, answer: onesh
             tally.count(false);
             continue;
         }
+        let may_come = ours.as_ref().is_some_and(|ours| ours.unknown[server]);
         // Somebody else's is barred everywhere, or its owner would plant it again where it is missed.
-        let open = ours.as_ref().is_none_or(|ours| ours.open[server] > 0);
-        let departure = member::Departure { place: place.clone(), bar: open.then_some(ttl), held: true, dead_after };
+        let open = ours.as_ref().is_none_or(|ours| may_come || ours.open[server] > 0 && !is_way_back(ours));
+        let bar = open.then_some(ttl);
+        let departure = member::Departure { place: place.clone(), bar, held: true, alone, may_come, dead_after };
         let words = said[usize::from(open)].get_or_insert_with(|| core.release(&departure));
         let told = ways.ask(member, server, words.clone());
         asked.push(async move { (server, departure, told.await) });
@@ -60,13 +66,11 @@ pub(super) async fn run(core: Arc<Core>, ways: Ways, place: Place, answer: onesh
             until = Moment::FAR;
             continue;
         };
-        match reply {
+        match &reply {
             Ok(reply) => tally.count(matches!(reply, Reply::Done)),
-            Err(error) => {
-                failure = Some(error);
-                core.owe(server, departure);
-            }
+            Err(error) => failure = Some(error.clone()),
         }
+        core.settle(server, departure, &reply);
         if tally.verdict().is_some() && answer.is_some() {
             let now = core.timer.now();
             until = until.min(now.after(began.until(now)));

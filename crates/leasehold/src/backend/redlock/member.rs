@@ -35,6 +35,9 @@ struct Owed {
     being_paid: bool,
 }
 
+/// Whether nobody but its owner can have changed a lock.
+pub(super) type Untouched = bool;
+
 /// A departure that a server has not confirmed.
 #[derive(Clone, Debug)]
 pub(super) struct Departure {
@@ -43,6 +46,10 @@ pub(super) struct Departure {
     pub(super) bar: Option<Duration>,
     /// Whether it was held, and not only asked for.
     pub(super) held: bool,
+    /// Whether it was ours alone, and if so, whether it was never extended.
+    pub(super) alone: Option<Untouched>,
+    /// Whether a request for it may arrive later still, though nobody will hear of it.
+    pub(super) may_come: bool,
     /// When its lease is over at the latest.
     pub(super) dead_after: Moment,
 }

@@ -11,6 +11,7 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
 use crate::backend::redis::command::Command;
+use crate::backend::redlock::wording::{Brief, Giving};
 use crate::backend::{EntryId, Finding, Note, Place};
 use crate::error::Result;
 use crate::key::{Key, Namespace};
@@ -102,6 +103,9 @@ pub struct Grant {
     pub channel: Arc<str>,
     /// Who asks.
     pub note: Note,
+    /// Whether the server is asked in few words first. In these it refuses nobody whom it should bar, raises the fence even if
+    /// the lock is somebody else's, and says of the fence before only that it was lower than the guess.
+    pub briefly: bool,
     /// How servers are told.
     pub spelled: Spelled,
 }
@@ -118,13 +122,21 @@ pub struct Release {
     pub held: bool,
     /// The channel of whoever asks. An owner of another channel is told `x` and its id there.
     pub by: Arc<str>,
+    /// Whether whoever asks has held it alone, and bars nothing.
+    pub alone: bool,
+    /// Whether its lease was never extended.
+    pub untouched: bool,
     /// How servers are told.
     pub spelled: Spelled,
 }
 
-/// The words of a request, which are the same for all servers and are put together once.
+/// The words of a request, which are the same for all servers and are put together once: at length, or in few.
 #[derive(Default)]
-pub struct Spelled(pub(super) OnceLock<Command>);
+pub struct Spelled {
+    pub(super) at_length: OnceLock<Command>,
+    pub(super) brief: OnceLock<Brief>,
+    pub(super) giving: OnceLock<Giving>,
+}
 
 impl fmt::Debug for Spelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +158,7 @@ pub struct Extension {
 pub enum Reply {
     /// The lock is its owner's.
     Granted {
-        /// The fence before it was raised to the guess.
+        /// The fence before it was raised to the guess was no higher.
         prior: u64,
         /// The epoch in which that was.
         epoch: Epoch,

@@ -35,6 +35,7 @@ pub(super) async fn renew(core: Arc<Core>, leases: Vec<Lease>) -> Result<Vec<Ren
         .into_iter()
         .map(|Lease { id: LeaseId::Entry(place), ttl }| {
             let tally = Tally::new(core.members.len());
+            core.update(place.entry, |ours| ours.extended = true);
             Kept { place, ttl, tally, yield_asked: false, without: Vec::new(), failure: None }
         })
         .collect();
@@ -121,13 +122,14 @@ fn plant(core: &Arc<Core>, kept: Kept, sent_at: Moment) {
         let noted = core.update(entry, |ours| {
             ours.asked[server] = true;
             ours.open[server] += 1;
+            ours.way = None;
         });
         if !noted {
             return;
         }
         let (note, channel) = (ours.note.clone(), core.channel.clone());
         let (place, shared, guess, spelled) = (kept.place.clone(), ours.shared, ours.token, Spelled::default());
-        let grant = Grant { place, shared, ttl, guess, channel, note, spelled };
+        let grant = Grant { place, shared, ttl, guess, channel, note, briefly: false, spelled };
         let (core, planted) = (core.clone(), core.members[server].ask(Ask::Grant(Arc::new(grant))));
         core.clone().spawn(async move {
             let planted = planted.await;

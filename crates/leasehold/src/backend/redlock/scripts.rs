@@ -8,6 +8,7 @@ pub(super) struct Scripts {
     pub(super) grant: Script,
     pub(super) commit: Script,
     pub(super) extend: Script,
+    pub(super) give: Script,
     pub(super) release: Script,
     pub(super) wish: Script,
     pub(super) inspect: Script,
@@ -19,10 +20,11 @@ pub(super) struct Scripts {
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
     let line = include_str!("scripts/line.lua");
     Scripts {
-        grant: Script::of(&[include_str!("scripts/quick_grant.lua"), line, include_str!("scripts/grant.lua")]),
+        grant: Script::of(&[line, include_str!("scripts/grant.lua")]),
         commit: Script::of(&[include_str!("scripts/commit.lua")]),
         extend: Script::of(&[line, include_str!("scripts/extend.lua")]),
-        release: Script::of(&[include_str!("scripts/quick_release.lua"), line, include_str!("scripts/release.lua")]),
+        give: Script::of(&[include_str!("scripts/give.lua")]),
+        release: Script::of(&[line, include_str!("scripts/release.lua")]),
         wish: Script::of(&[line, include_str!("scripts/wish.lua")]),
         inspect: Script::of(&[line, include_str!("scripts/inspect.lua")]),
         greet: Script::of(&[include_str!("scripts/greet.lua")]),

@@ -37,7 +37,15 @@ impl Neighbourhood {
 /// How a request reaches the servers.
 pub(super) struct Ways(Option<Arc<Nodes>>);
 
+/// Tells one way from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WayId(usize);
+
 impl Ways {
+    pub(super) fn id(&self) -> WayId {
+        WayId(self.0.as_ref().map_or(0, |nodes| Arc::as_ptr(nodes).addr()))
+    }
+
     pub(super) fn ask(&self, member: &Member, server: usize, ask: Ask) -> Asked {
         match &self.0 {
             None => member.ask(ask),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::backend::redis::call::millis;
-use crate::backend::redis::command::Command;
+use crate::backend::redis::command::{Command, Digits};
 use crate::backend::redis::names::Names;
 use crate::backend::redis::reply::{note, written};
 use crate::backend::redis::scripts::Script;
@@ -15,6 +15,7 @@ use crate::backend::redlock::node::{
 };
 use crate::backend::redlock::scripts::SCRIPTS;
 use crate::backend::{EntryId, Note, Place};
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 
@@ -23,7 +24,7 @@ pub(super) const MEMORY: &str = "leasehold:redlock";
 
 /// How many fences a server has. Many names share one, so that none is left behind by a name that is never used again; and
 /// there are many, so that names hardly get in each other's way. All clients must agree on it.
-const FENCES: u16 = 1024;
+const FENCES: u16 = 256;
 
 /// The keys of one lock: it alone is what other programs look at.
 struct Keys {
@@ -61,28 +62,99 @@ fn text(value: &impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
+/// What stands at the lock of one who has it, `id channel token since note`. Its age is told by its own clock.
+fn mark(grant: &Grant) -> Vec<u8> {
+    let Grant { place, guess, channel, note, .. } = grant;
+    let since_ms = Clock::boot().wall_micros() / 1000;
+    let mut mark = format!("{} {channel} {guess} {since_ms} ", place.entry).into_bytes();
+    mark.extend(written(note, 0));
+    mark
+}
+
 fn grant_call(grant: &Grant) -> Command {
-    let Grant { place, shared, ttl, guess, channel, note, .. } = grant;
-    let keys = Keys::of(&place.key);
-    let kind = if *shared { "s" } else { "x" };
-    let args = [
-        text(&place.entry),
-        text(&millis(*ttl)),
-        text(guess),
-        text(channel),
-        written(note, 0),
-        text(&keys.fence),
-        text(&kind),
-    ];
-    let [lock, sharers, notes] = keys.line();
-    call(&SCRIPTS.grant, &[lock, sharers, notes, keys.left(place.entry), MEMORY.to_owned()], &args)
+    let keys = Keys::of(&grant.place.key);
+    let kind = if grant.shared { "s" } else { "x" };
+    let args = [mark(grant), text(&millis(grant.ttl)), text(&grant.guess), text(&keys.fence), text(&kind)];
+    let (left, [lock, sharers, notes]) = (keys.left(grant.place.entry), keys.line());
+    call(&SCRIPTS.grant, &[lock, sharers, notes, left, MEMORY.to_owned()], &args)
+}
+
+/// A request for a lock in few words: plain commands, which take a server a fifth of the time that a script takes.
+pub(super) struct Brief {
+    /// The lock is set if it is free.
+    set: Command,
+    fence: String,
+    pub(super) watch: Command,
+    /// If the lock is the owner's now, it was when the fence was raised, and the lock is what is watched.
+    pub(super) look: Command,
+}
+
+impl Brief {
+    pub(super) fn of(grant: &Grant) -> &Self {
+        grant.spelled.brief.get_or_init(|| {
+            let Keys { lock, fence } = Keys::of(&grant.place.key);
+            let set = Command::of(6).part(b"SET").part(lock.as_bytes()).part(&mark(grant));
+            let set = set.part(b"NX").part(b"PX").number(millis(grant.ttl));
+            let of_lock = |verb: &[u8]| Command::of(2).part(verb).part(lock.as_bytes());
+            Self { set, fence, watch: of_lock(b"WATCH"), look: of_lock(b"GET") }
+        })
+    }
+
+    /// And the fence is raised, if the server has that epoch and the guess is higher.
+    pub(super) fn asked(&self, guess: u64, epoch: Epoch) -> Command {
+        let asked = self.set.clone().and(7).part(b"ZADD").part(MEMORY.as_bytes());
+        let asked = asked.part(b"XX").part(b"GT").part(b"CH").number(guess);
+        asked.joined(&[self.fence.as_bytes(), b":", &Digits::of(epoch.0)])
+    }
+
+    /// Whether the lock is the owner's, by a guess that is its token as far as this server goes. If not, there is more to be said.
+    pub(super) fn is_granted(grant: &Grant, answers: &[Value]) -> bool {
+        let [Value::Okay, Value::Int(1), .., Value::BulkString(mark)] = answers else { return false };
+        mark.starts_with(text(&grant.place.entry).as_slice())
+    }
+}
+
+/// Gives a lock up that one has alone, whoever has touched it.
+pub(super) fn give_call(place: &Place) -> Command {
+    call(&SCRIPTS.give, &[Keys::of(&place.key).lock], &[text(&place.entry), text(&freed_channel(&place.key))])
+}
+
+/// How a lock is given up that was held alone.
+pub(super) struct Giving {
+    /// If nobody has touched it since it is watched.
+    pub(super) watched: Command,
+    pub(super) otherwise: Command,
+}
+
+impl Giving {
+    pub(super) fn of(release: &Release) -> &Self {
+        let Release { place, spelled, .. } = release;
+        spelled.giving.get_or_init(|| {
+            let (lock, freed, id) = (Keys::of(&place.key).lock, freed_channel(&place.key), text(&place.entry));
+            let watched = Command::of(1).part(b"MULTI").and(2).part(b"DEL").part(lock.as_bytes());
+            let watched = watched.and(3).part(b"PUBLISH").part(freed.as_bytes()).part(&id).and(1).part(b"EXEC");
+            Self { watched, otherwise: give_call(place) }
+        })
+    }
+
+    /// What was answered; `None` if somebody had touched the lock.
+    pub(super) fn reply(answer: &Value) -> Result<Option<Reply>> {
+        let answer = match answer {
+            Value::Array(answers) => match answers.as_slice() {
+                [.., Value::Nil] => return Ok(None),
+                [.., Value::Array(answers)] if !answers.is_empty() => &answers[0],
+                _ => return Err(nonsense()),
+            },
+            answer => answer,
+        };
+        done(answer).map(Some)
+    }
 }
 
 fn release_call(release: &Release) -> Command {
     let Release { place, bar, held, by, .. } = release;
-    let keys = Keys::of(&place.key);
+    let (keys, freed) = (Keys::of(&place.key), freed_channel(&place.key));
     let bar_ms = bar.map_or(0, |bar| millis(bar).max(1));
-    let freed = freed_channel(&place.key);
     let args = [text(&place.entry), text(&bar_ms), text(&u8::from(*held)), text(by), text(&freed)];
     let [lock, sharers, notes] = keys.line();
     call(&SCRIPTS.release, &[lock, sharers, notes, keys.left(place.entry)], &args)
@@ -94,11 +166,11 @@ pub(super) fn script_of<'a>(ask: &'a Ask, server: &str) -> Option<(&'static Scri
     let memory = || MEMORY.to_owned();
     let (script, keys, args) = match ask {
         Ask::Grant(grant) => {
-            let call = grant.spelled.0.get_or_init(|| grant_call(grant));
+            let call = grant.spelled.at_length.get_or_init(|| grant_call(grant));
             return Some((&scripts.grant, Cow::Borrowed(call)));
         }
         Ask::Release(release) => {
-            let call = release.spelled.0.get_or_init(|| release_call(release));
+            let call = release.spelled.at_length.get_or_init(|| release_call(release));
             return Some((&scripts.release, Cow::Borrowed(call)));
         }
         Ask::Commit { place, token, epoch } => {
@@ -117,7 +189,8 @@ pub(super) fn script_of<'a>(ask: &'a Ask, server: &str) -> Option<(&'static Scri
         Ask::Wish(Place { key, entry }) => (&scripts.wish, Keys::of(key).line().into(), vec![text(entry)]),
         Ask::Survey { mark } => (&scripts.survey, vec![memory()], vec![text(mark)]),
         Ask::Admit { mark, floor, longest, epoch } => {
-            let args = vec![text(mark), text(floor), text(&millis(*longest)), text(&epoch.0), text(&server)];
+            let args =
+                vec![text(mark), text(floor), text(&millis(*longest)), text(&epoch.0), text(&server), text(&FENCES)];
             (&scripts.admit, vec![memory()], args)
         }
         Ask::Inspect(keys) => {
@@ -131,14 +204,9 @@ pub(super) fn script_of<'a>(ask: &'a Ask, server: &str) -> Option<(&'static Scri
 
 /// What a script answered to what was asked.
 pub(super) fn reply_of(ask: &Ask, server: &str, answer: &Value) -> Result<Reply> {
-    let done = || match answer {
-        Value::Int(1) => Ok(Reply::Done),
-        Value::Int(0) => Ok(Reply::NotDone),
-        _ => Err(nonsense()),
-    };
     match ask {
         Ask::Grant(_) => grant(Parts::of(answer)?),
-        Ask::Commit { .. } | Ask::Release(_) | Ask::Wish(_) | Ask::Admit { .. } => done(),
+        Ask::Commit { .. } | Ask::Release(_) | Ask::Wish(_) | Ask::Admit { .. } => done(answer),
         Ask::Extend(extensions) => {
             let answers = Parts::of(answer)?;
             if answers.0.len() != extensions.len() {
@@ -169,12 +237,24 @@ pub(super) fn reply_of(ask: &Ask, server: &str, answer: &Value) -> Result<Reply>
     }
 }
 
+fn done(answer: &Value) -> Result<Reply> {
+    match answer {
+        Value::Int(1) => Ok(Reply::Done),
+        Value::Int(0) => Ok(Reply::NotDone),
+        _ => Err(nonsense()),
+    }
+}
+
+/// In which epoch a server is, and how long its longest lease, if a greeting or a grant says so.
+pub(super) fn learnt(answer: &Value) -> Option<(Epoch, Duration)> {
+    let parts = Parts::of(answer).ok()?;
+    let epoch_at = parts.0.len().checked_sub(2)?;
+    Some((Epoch(parts.number(epoch_at).ok()?), Duration::from_millis(parts.number(epoch_at + 1).ok()?)))
+}
+
 fn grant(parts: Parts<'_>) -> Result<Reply> {
     match parts.int(0)? {
-        1 => {
-            let (floor, fence) = (parts.number(1)?, parts.number(2)?);
-            Ok(Reply::Granted { prior: floor.max(fence), epoch: Epoch(parts.number(3)?) })
-        }
+        1 => Ok(Reply::Granted { prior: parts.number(1)?, epoch: Epoch(parts.number(2)?) }),
         2 => Ok(Reply::Busy(Box::new(sight(Parts::of(parts.get(1)?)?, 0)?))),
         3 => Ok(Reply::NotReady),
         4 => Ok(Reply::TooLong { longest: Duration::from_millis(parts.number(1)?) }),

@@ -1,7 +1,8 @@
 -- Lets this server take part, if it remembers nothing and has not forgotten once more since it got that mark.
---   KEYS: memory   ARGV: mark, floor, longest, epoch, the server's run id
-if redis.call('HEXISTS', KEYS[1], 'epoch') == 1 then return 0 end
-if redis.call('HGET', KEYS[1], 'blank') ~= ARGV[1] then return 0 end
-redis.call('HDEL', KEYS[1], 'blank')
-redis.call('HSET', KEYS[1], 'floor', ARGV[2], 'longest', ARGV[3], 'epoch', ARGV[4], 'run', ARGV[5])
+--   KEYS: memory   ARGV: mark, floor, longest, epoch, the server's run id, how many fences it has
+local memory = redis.call('ZMSCORE', KEYS[1], 'epoch', 'blank:' .. ARGV[1])
+if memory[1] or not memory[2] then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('ZADD', KEYS[1], ARGV[4], 'epoch', ARGV[3], 'longest', 0, 'run:' .. ARGV[5])
+for nth = 0, ARGV[6] - 1 do redis.call('ZADD', KEYS[1], ARGV[2], 'f' .. nth .. ':' .. ARGV[4]) end
 return 1

@@ -2,6 +2,10 @@
 --   lock     what other programs look at: `id channel token since note` of whoever has it alone, or SHARED while several do
 --   sharers  sorted set: who shares it, by when their lease ends in ms
 --   notes    hash: <id> `channel token since note` of one who shares; y<id> a wish that somebody let go
+-- The memory of this server is one sorted set, so that it forgets all of it or nothing: `epoch`, without which it grants nothing;
+-- `longest`, the longest lease that it grants, in ms; `run:<id>`, of which run of the server that is; and a few hundred fences
+-- `f<n>:<epoch>`, each for many names, so that none is left behind by a name that is never used again. A fence only grows.
+-- Without an epoch there is nothing but `blank:<mark>`.
 local SHARED = 'leasehold:shared'
 
 local function keys_at(nth, keys)

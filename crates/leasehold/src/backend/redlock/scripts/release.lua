@@ -1,8 +1,12 @@
+-- Gives a lock up, whosever and of whatever kind it is, and tells those who wait for it.
+--   KEYS: lock, sharers, notes, left
+--   ARGV: id, ms for which the owner is refused from now on (or 0), 1 if it was held, the channel of whoever asks, the
+--         channel on which releases of this key are told
 local s, id, now_ms = keys_at(1, KEYS), ARGV[1], clock_ms()
-local in_the_way, owner, channel
-mark, in_the_way = settled(s, now_ms)
+if ARGV[2] ~= '0' then redis.call('SET', KEYS[4], '', 'PX', ARGV[2]) end
+local mark, in_the_way = settled(s, now_ms)
 if in_the_way or not mark then return 0 end
-owner, channel = owner_of(mark)
+local owner, channel = owner_of(mark)
 if owner == id then
   redis.call('DEL', s.lock)
 elseif mark == SHARED then
