@@ -73,7 +73,7 @@ pub(super) fn version(server: &Server) -> String {
 /// How many requests clients have sent so far: scripts, and locks that were set without one. The server counts what is done in
 /// scripts too, where a lock is set for whoever is next and told of it; that a lock may also be set there for whoever asks makes
 /// this rather too many.
-pub(super) fn calls(server: &Server) -> u64 {
+fn calls(server: &Server) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let calls = |command: &str| -> u64 {
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));

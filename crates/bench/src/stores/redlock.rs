@@ -13,7 +13,7 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 
 use super::Store;
-use super::redis::{RELEASE, calls, version};
+use super::redis::{RELEASE, version};
 use crate::contender::{Contender, Lock, OURS, POLL, Rival, TTL};
 use crate::sample::{BARE, Sample, Work, percentile};
 use crate::works::Plan;
@@ -38,6 +38,12 @@ impl Redlock {
 fn url(ports: impl Iterator<Item = u16>) -> String {
     let hosts: Vec<String> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
     format!("redlock://{}?blank=accept", hosts.join(","))
+}
+
+fn reads(server: &Server) -> u64 {
+    let stats = server.cli(&["INFO", "stats"]);
+    let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+    reads.and_then(|reads| reads.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Store for Redlock {
@@ -65,9 +71,9 @@ impl Store for Redlock {
         Box::pin(async { Vec::new() })
     }
 
-    /// Of all servers.
+    /// How often all servers have read from a client: commands that go together are read together.
     fn requests(&self) -> Option<u64> {
-        Some(self.0.iter().map(calls).sum())
+        Some(self.0.iter().map(reads).sum())
     }
 
     /// Beyond that, so many ask anew each time that servers do not answer in time.

@@ -16,6 +16,7 @@ mod departure;
 mod member;
 #[doc(hidden)]
 pub mod node;
+mod quiet;
 #[doc(hidden)]
 pub mod quorum;
 mod renewal;

@@ -132,7 +132,7 @@ impl Attempt {
         core.remember(request.place.entry, ours);
         let channel = core.channel.clone();
         let (place, note, spelled) = (request.place.clone(), request.note.clone(), Spelled::default());
-        let briefly = !shared && !core.crowds.is_one_at(&place.key);
+        let briefly = !shared && core.quiet.is_at(&place.key);
         let grant = Arc::new(Grant { place, shared, ttl, guess, channel, note, briefly, spelled });
         for (server, worth_asking) in worth_asking.into_iter().enumerate() {
             if worth_asking {
@@ -166,7 +166,7 @@ impl Attempt {
             }
         };
         let held = matches!(standing, Ok(Standing::Holding { .. }));
-        self.core.crowds.note(&self.request.place.key, self.is_contested());
+        self.core.quiet.note(&self.request.place.key, self.is_contested());
         if !held {
             self.give_back();
         }

@@ -45,6 +45,7 @@ struct Wire {
     opening: tokio::sync::Mutex<()>,
     /// There is something else to listen to, or the connection broke.
     stirred: Arc<Notify>,
+    asking: Mutex<Asking>,
     pushes: mpsc::UnboundedSender<Push>,
     heard: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
 }
@@ -66,23 +67,31 @@ struct Link {
     run_id: Arc<str>,
     /// The server's epoch and its longest lease, as far as they were told on this connection. They may be others by now.
     memory: Arc<Mutex<Option<(Epoch, Duration)>>>,
-    /// Locks that are being asked for, each held until that is answered.
-    asking: Arc<Mutex<HashMap<u128, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl Server {
     pub(super) fn new(host: Host, topology: Topology, eviction_accepted: bool) -> Self {
         let (pushes, heard) = mpsc::unbounded_channel();
         let (state, opening, stirred) = (Mutex::default(), tokio::sync::Mutex::default(), Arc::default());
-        let heard = Mutex::new(Some(heard));
-        Self(Arc::new(Wire { host, topology, eviction_accepted, state, opening, stirred, pushes, heard }))
+        let (heard, asking) = (Mutex::new(Some(heard)), Mutex::default());
+        Self(Arc::new(Wire { host, topology, eviction_accepted, state, opening, stirred, asking, pushes, heard }))
     }
 }
 
 impl Node for Server {
     fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Reply>> {
         let wire = self.0.clone();
+        let asking = match &ask {
+            Ask::Grant(grant) if !grant.shared => Some(wire.ask_for(grant.place.entry.0)),
+            _ => None,
+        };
         Box::pin(async move {
+            let _asking = asking;
+            if let Ask::Release(release) = &ask
+                && release.alone
+            {
+                wire.asked_for(release.place.entry.0).await;
+            }
             let link = match wire.known() {
                 Some(link) => link,
                 None => wire.patiently_connected().await?,
@@ -193,7 +202,7 @@ impl Wire {
         let mut state = locked(&self.state);
         state.opened += 1;
         let memory = Arc::new(Mutex::new(memory));
-        let link = Link { pipe, number: state.opened, run_id: run_id.clone(), memory, asking: Arc::default() };
+        let link = Link { pipe, number: state.opened, run_id: run_id.clone(), memory };
         if state.run_id.replace(run_id.clone()).is_some_and(|before| before != run_id) {
             let _ = self.pushes.send(Push::Shaken); // nobody may follow any more
         }
@@ -201,6 +210,23 @@ impl Wire {
         drop(state);
         self.stirred.notify_one();
         Ok(link)
+    }
+
+    /// From now on that lock is asked for, until what this yields is gone.
+    fn ask_for(self: &Arc<Self>, entry: u128) -> Asked {
+        let answered = Arc::<tokio::sync::Mutex<()>>::default();
+        let asked = answered.clone().try_lock_owned().expect("nobody else has it yet");
+        locked(&self.asking).insert(entry, answered);
+        Asked { wire: self.clone(), entry, _asked: asked }
+    }
+
+    /// Waits until that lock is no longer asked for. Whoever gives it up must not come between: the end of asking may be another
+    /// trip away.
+    async fn asked_for(&self, entry: u128) {
+        let answered = locked(&self.asking).get(&entry).cloned();
+        if let Some(answered) = answered {
+            drop(answered.lock().await);
+        }
     }
 
     fn forget(&self, link: &Link) {
@@ -224,10 +250,6 @@ impl Wire {
 
 impl Link {
     async fn carry_out(&self, ask: &Ask, wire: &Wire) -> Result<Reply, Failure> {
-        let _asking = match ask {
-            Ask::Grant(grant) if !grant.shared => Some(self.ask_for(grant.place.entry.0).await),
-            _ => None,
-        };
         match ask {
             Ask::Grant(grant) if grant.briefly => match self.grant_briefly(grant).await? {
                 Briefly::Granted(reply) => return Ok(reply),
@@ -294,21 +316,8 @@ impl Link {
         Ok(reply)
     }
 
-    /// From now on that lock is asked for, which whoever gives it up waits for: the end of it may be another trip away, and must
-    /// not be behind that.
-    async fn ask_for(&self, entry: u128) -> Asking<'_> {
-        let held = Arc::<tokio::sync::Mutex<()>>::default();
-        let asked = held.clone().lock_owned().await;
-        locked(&self.asking).insert(entry, held);
-        Asking { link: self, entry, _asked: asked }
-    }
-
     /// One trip: four commands if nobody else can have touched the lock, and otherwise a script.
     async fn give(&self, release: &Release) -> Result<Reply, Failure> {
-        let asked = locked(&self.asking).get(&release.place.entry.0).cloned();
-        if let Some(asked) = asked {
-            drop(asked.lock().await);
-        }
         let giving = Giving::of(release);
         if release.untouched {
             let (whose, asked, otherwise) = (release.place.entry.0, &giving.watched, &giving.otherwise);
@@ -354,16 +363,19 @@ enum Briefly {
     Nothing,
 }
 
+/// Locks that are being asked for, each with what is held until that was answered.
+type Asking = HashMap<u128, Arc<tokio::sync::Mutex<()>>>;
+
 /// A lock that is being asked for.
-struct Asking<'a> {
-    link: &'a Link,
+struct Asked {
+    wire: Arc<Wire>,
     entry: u128,
     _asked: tokio::sync::OwnedMutexGuard<()>,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Asked {
     fn drop(&mut self) {
-        locked(&self.link.asking).remove(&self.entry);
+        locked(&self.wire.asking).remove(&self.entry);
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::backend::crowds::Crowds;
 use crate::backend::notices::NoticeBoard;
 use crate::backend::redlock::member::{Departure, Member};
 use crate::backend::redlock::node::{Ask, Release, Reply, Spelled};
+use crate::backend::redlock::quiet::Quiet;
 use crate::backend::redlock::quorum;
 use crate::backend::redlock::token::Guess;
 use crate::backend::redlock::waiting::Waiting;
@@ -41,8 +41,8 @@ pub(super) struct Core {
     pub(super) in_order: bool,
     /// Where everything runs that nobody waits for.
     pub(super) home: Handle,
-    /// Where others were met when a lock was last asked for: there few words are too few.
-    pub(super) crowds: Crowds,
+    /// Where nobody was met of late.
+    pub(super) quiet: Quiet,
     pub(super) waiting: Waiting,
     /// Which servers are being admitted.
     pub(super) admitting: Vec<AtomicBool>,
@@ -82,7 +82,7 @@ impl Core {
         let (notices, waiting, ours) = (NoticeBoard::new(), Waiting::default(), Mutex::default());
         let admitting = members.iter().map(|_| AtomicBool::new(false)).collect();
         let channel = channel.into();
-        let (crowds, in_order) = (Crowds::default(), true);
+        let (quiet, in_order) = (Quiet::default(), true);
         Self {
             members,
             timer,
@@ -93,7 +93,7 @@ impl Core {
             longest,
             in_order,
             home,
-            crowds,
+            quiet,
             waiting,
             admitting,
             ours,
