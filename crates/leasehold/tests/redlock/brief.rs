@@ -1,9 +1,11 @@
 //! Locks that are taken and given back by plain commands, on the condition that nobody else had a hand in them.
 
+use std::time::Duration;
+
 use leasehold::ErrorKind;
 use leasehold_testbed::redis::Server;
 
-use crate::network::{lock_and_release, scripts_run};
+use crate::network::{lock_and_release, scripts_run, times_done};
 use crate::{LONG, Quorum, raise_fences, soon};
 
 /// Another program's lock stands where ours was.
@@ -82,4 +84,19 @@ async fn a_guess_that_is_behind_is_found_out_in_few_words() {
     assert!(guard.token().get() > 7_000_000_000_000_000);
     soon("giving it back", guard.release()).await.unwrap();
     assert_eq!(quorum.holding("k"), [false; 3]);
+}
+
+/// The third server has set the lock, and its fence is higher than the guess, so that it is asked once more. Meanwhile the lock is
+/// held and given up, there too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_given_up_is_not_set_again_by_the_rest_of_asking_for_it() {
+    let quorum = Quorum::of(3, LONG);
+    let locks = quorum.connect(LONG).await;
+    lock_and_release(&locks, 5).await;
+    raise_fences(&quorum.servers[2], "7000000000000000");
+    let before = times_done(&quorum.servers[2], "set");
+    quorum.proxies[2].delay(Duration::from_millis(300));
+    lock_and_release(&locks, 1).await;
+    crate::until("it was set twice", async || times_done(&quorum.servers[2], "set") == before + 2).await;
+    crate::until("nothing is left of it", async || quorum.holding("k") == [false; 3]).await;
 }

@@ -9,8 +9,13 @@ use crate::{LONG, Quorum, soon, timer, until};
 
 /// How many scripts a server has run so far.
 pub(super) fn scripts_run(server: &Server) -> u64 {
-    let stats = server.cli(&["INFO", "commandstats"]);
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    times_done(server, "evalsha")
+}
+
+/// How often a server has done that so far, by itself or in a script.
+pub(super) fn times_done(server: &Server, command: &str) -> u64 {
+    let (stats, wanted) = (server.cli(&["INFO", "commandstats"]), format!("cmdstat_{command}:calls="));
+    let line = stats.lines().find_map(|line| line.strip_prefix(&wanted));
     line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or_default()
 }
 

@@ -8,6 +8,9 @@ use crate::backend::redis::pipe::Pipe;
 use crate::backend::{Finding, Verdict};
 use crate::error::{Error, ErrorKind, Result};
 
+/// `ZADD GT` and `ZMSCORE` came with it.
+const OLDEST: (u32, u32) = (6, 2);
+
 /// What `INFO` says, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::backend) struct Health {
@@ -68,7 +71,17 @@ impl Health {
     }
 
     fn version(&self) -> Finding {
-        Finding::fine("version", format!("it is Redis {}, or speaks like it", self.version))
+        const CHECK: &str = "version";
+        let finding = format!("it is Redis {}, or speaks like it", self.version);
+        let mut numbers = self.version.split('.').map(|number| number.parse::<u32>().ok());
+        match (numbers.next().flatten(), numbers.next().flatten()) {
+            (Some(major), Some(minor)) if (major, minor) < OLDEST => {
+                let (major, minor) = OLDEST;
+                let advice = format!("it lacks commands that locks are made of: use {major}.{minor} or newer");
+                Finding::fault(CHECK, finding, advice)
+            }
+            _ => Finding::fine(CHECK, finding),
+        }
     }
 
     fn role(&self, wanted: u32) -> Finding {
@@ -134,6 +147,18 @@ mod tests {
 
     fn verdict(health: &Health, check: &str, replicas: u32) -> Verdict {
         health.findings(false, replicas).iter().find(|finding| finding.check == check).unwrap().verdict
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_refused_with_what_is_wanted() {
+        for (version, verdict_wanted) in
+            [("6.0.16", Verdict::Fault), ("6.2.0", Verdict::Fine), ("10.1", Verdict::Fine), ("unstable", Verdict::Fine)]
+        {
+            let health = health(&format!("redis_version:{version} role:master maxmemory_policy:noeviction"));
+            assert_eq!(verdict(&health, "version", 0), verdict_wanted, "{version}");
+            let refused = health.refuse_if_unfit(false).err().map(|error| error.to_string());
+            assert_eq!(refused.is_some_and(|why| why.contains("6.2")), verdict_wanted == Verdict::Fault, "{version}");
+        }
     }
 
     #[test]

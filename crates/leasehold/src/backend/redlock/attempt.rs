@@ -54,6 +54,7 @@ struct Attempt {
     votes: Vec<Vote>,
     /// Whether the lock was given up by another way than that by which it was asked for.
     elsewhere: Arc<AtomicBool>,
+    briefly: bool,
 }
 
 /// What a server was asked and has not answered.
@@ -93,6 +94,7 @@ impl Attempt {
     fn new(core: Arc<Core>, ways: Ways, request: Request) -> Self {
         let servers = core.members.len();
         let guess = request.claim.is_exclusive().then(|| core.guess.next());
+        let briefly = request.claim.is_exclusive() && core.quiet.is_at(&request.place.key);
         let (now, ttl) = (core.timer.now(), request.terms.holding);
         let (latest, ends) = (now.after(ttl / LEASE_SHARE), deadline::believe_until(now, ttl));
         let (ballot, asked, alarm) =
@@ -110,6 +112,7 @@ impl Attempt {
             ends,
             votes,
             elsewhere: Arc::default(),
+            briefly,
         };
         attempt.ask_for_grants(guess.unwrap_or_default());
         attempt
@@ -125,14 +128,13 @@ impl Attempt {
         let (shared, ttl) = (!request.claim.is_exclusive(), self.ttl());
         let worth_asking = core.worth_asking();
         let open = worth_asking.iter().map(|asked| u32::from(*asked)).collect();
-        let (asked, unknown, extended) = (worth_asking.clone(), vec![false; worth_asking.len()], false);
+        let (asked, unknown, touched) = (worth_asking.clone(), vec![false; worth_asking.len()], false);
         let (note, token, way) = (request.note.clone(), guess, Some(self.ways.id()));
-        let elsewhere = self.elsewhere.clone();
-        let ours = Ours { shared, ttl, note, token, asked, open, unknown, extended, way, elsewhere };
+        let (elsewhere, briefly) = (self.elsewhere.clone(), self.briefly);
+        let ours = Ours { shared, ttl, note, token, asked, open, unknown, briefly, touched, way, elsewhere };
         core.remember(request.place.entry, ours);
         let channel = core.channel.clone();
         let (place, note, spelled) = (request.place.clone(), request.note.clone(), Spelled::default());
-        let briefly = !shared && core.quiet.is_at(&place.key);
         let grant = Arc::new(Grant { place, shared, ttl, guess, channel, note, briefly, spelled });
         for (server, worth_asking) in worth_asking.into_iter().enumerate() {
             if worth_asking {
@@ -198,6 +200,7 @@ impl Attempt {
                     return None;
                 }
                 Step::Commit { token, to } => {
+                    self.core.update(self.request.place.entry, |ours| ours.touched = true);
                     for (server, epoch) in to {
                         let place = self.request.place.clone();
                         self.ask(server, Question::Commit, Ask::Commit { place, token, epoch });
@@ -275,8 +278,12 @@ impl Attempt {
             }
             other => (self.vote_of(server, other), self.ballot.missing(server)),
         };
-        let entry = self.request.place.entry;
-        let is_ours = self.core.update(entry, |ours| match vote {
+        self.take_down(server, vote);
+        step
+    }
+
+    fn take_down(&mut self, server: usize, vote: Vote) {
+        let is_ours = self.core.update(self.request.place.entry, |ours| match vote {
             Vote::Unknown(_) => ours.unknown[server] = true,
             _ => ours.open[server] = ours.open[server].saturating_sub(1),
         });
@@ -284,16 +291,15 @@ impl Attempt {
             self.part_late(server, &vote);
         }
         self.votes[server] = vote;
-        step
     }
 
     /// The lock was given up before this was heard, and the request for it may have come after that: in few words it is not
     /// refused. On one way everything comes in order, unless it broke.
     fn part_late(&self, server: usize, vote: &Vote) {
-        let may_come = matches!(vote, Vote::Unknown(_));
-        if may_come || matches!(vote, Vote::Granted) && self.elsewhere.load(Acquire) {
+        let unknown = matches!(vote, Vote::Unknown(_));
+        if unknown || matches!(vote, Vote::Granted) && self.elsewhere.load(Acquire) {
             let (core, place, ttl) = (&self.core, self.request.place.clone(), self.ttl());
-            core.spawn(core.clone().give_back(server, place, may_come.then_some(ttl), may_come, ttl));
+            core.spawn(core.clone().give_back(server, place, unknown.then_some(ttl), unknown && self.briefly, ttl));
         }
     }
 
@@ -398,9 +404,20 @@ impl Attempt {
                 Vote::Busy(_) | Vote::No(_) => continue,
                 Vote::Granted => (None, false),
                 Vote::Open => (Some(ttl), false),
-                Vote::Unknown(_) => (Some(ttl), true),
+                Vote::Unknown(_) => (Some(ttl), self.briefly),
             };
             core.spawn(core.clone().give_back(server, place.clone(), bar, may_come, ttl));
+        }
+    }
+}
+
+/// Nobody hears any more what is under way: the runtime has ended that it was asked from.
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        for server in 0..self.votes.len() {
+            if matches!(self.votes[server], Vote::Open) {
+                self.take_down(server, Vote::Unknown(unreachable("it was not heard out")));
+            }
         }
     }
 }

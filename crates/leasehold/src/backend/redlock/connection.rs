@@ -13,6 +13,7 @@ use futures_util::stream;
 use redis::{PushInfo, PushKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::{Notify, mpsc};
 
+use crate::backend::Place;
 use crate::backend::redis::command::Command;
 use crate::backend::redis::health::Health;
 use crate::backend::redis::pipe::{Hear, Pipe, Watched, Watching};
@@ -45,7 +46,8 @@ struct Wire {
     opening: tokio::sync::Mutex<()>,
     /// There is something else to listen to, or the connection broke.
     stirred: Arc<Notify>,
-    asking: Mutex<Asking>,
+    /// Locks that are being asked for.
+    asking: Mutex<HashMap<u128, Asking>>,
     pushes: mpsc::UnboundedSender<Push>,
     heard: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
 }
@@ -67,6 +69,9 @@ struct Link {
     run_id: Arc<str>,
     /// The server's epoch and its longest lease, as far as they were told on this connection. They may be others by now.
     memory: Arc<Mutex<Option<(Epoch, Duration)>>>,
+    /// Whether the server does transactions on the condition that a key was not touched. One that refused a part of such a
+    /// transaction might do the rest of it on no condition at all.
+    has_transactions: bool,
 }
 
 impl Server {
@@ -89,8 +94,9 @@ impl Node for Server {
             let _asking = asking;
             if let Ask::Release(release) = &ask
                 && release.alone
+                && let Some(reply) = wire.give_behind(&release.place).await
             {
-                wire.asked_for(release.place.entry.0).await;
+                return Ok(reply);
             }
             let link = match wire.known() {
                 Some(link) => link,
@@ -199,10 +205,10 @@ impl Wire {
         let greeting = wording::call(&SCRIPTS.greet, &[MEMORY.to_owned()], &args);
         let greeted = SCRIPTS.greet.call(&pipe, &greeting).await;
         let memory = wording::learnt(&greeted.map_err(|error| fault::of_request(&error))?);
+        let (memory, has_transactions) = (Arc::new(Mutex::new(memory)), has_transactions(&pipe).await);
         let mut state = locked(&self.state);
         state.opened += 1;
-        let memory = Arc::new(Mutex::new(memory));
-        let link = Link { pipe, number: state.opened, run_id: run_id.clone(), memory };
+        let link = Link { pipe, number: state.opened, run_id: run_id.clone(), memory, has_transactions };
         if state.run_id.replace(run_id.clone()).is_some_and(|before| before != run_id) {
             let _ = self.pushes.send(Push::Shaken); // nobody may follow any more
         }
@@ -216,17 +222,32 @@ impl Wire {
     fn ask_for(self: &Arc<Self>, entry: u128) -> Asked {
         let answered = Arc::<tokio::sync::Mutex<()>>::default();
         let asked = answered.clone().try_lock_owned().expect("nobody else has it yet");
-        locked(&self.asking).insert(entry, answered);
+        locked(&self.asking).insert(entry, Asking { answered, given_up: false });
         Asked { wire: self.clone(), entry, _asked: asked }
     }
 
-    /// Waits until that lock is no longer asked for. Whoever gives it up must not come between: the end of asking may be another
-    /// trip away.
-    async fn asked_for(&self, entry: u128) {
-        let answered = locked(&self.asking).get(&entry).cloned();
-        if let Some(answered) = answered {
-            drop(answered.lock().await);
+    /// Gives a lock up that is still asked for, behind that and at once: a program may end right afterwards. If it was not there,
+    /// waits until it is no longer asked for, since the end of that may be another trip away, and yields nothing. If it was, that
+    /// other trip may set it once more: whoever asks finds a note here, which is made before anything is sent.
+    async fn give_behind(&self, place: &Place) -> Option<Reply> {
+        let answered = {
+            let mut asking = locked(&self.asking);
+            let asking = asking.get_mut(&place.entry.0)?;
+            asking.given_up = true;
+            asking.answered.clone()
+        };
+        if let Some(link) = self.known()
+            && let Ok(answer) = SCRIPTS.give.call(&link.pipe, &wording::give_call(place)).await
+            && let Ok(Some(Reply::Done)) = Giving::reply(&answer)
+        {
+            return Some(Reply::Done);
         }
+        drop(answered.lock().await);
+        None
+    }
+
+    fn is_given_up(&self, entry: u128) -> bool {
+        locked(&self.asking).get(&entry).is_some_and(|asking| asking.given_up)
     }
 
     fn forget(&self, link: &Link) {
@@ -253,7 +274,7 @@ impl Link {
         match ask {
             Ask::Grant(grant) if grant.briefly => match self.grant_briefly(grant).await? {
                 Briefly::Granted(reply) => return Ok(reply),
-                Briefly::Locked => return self.grant_at_length(ask, grant).await,
+                Briefly::Locked => return self.grant_at_length(ask, grant, wire).await,
                 Briefly::Nothing => {}
             },
             Ask::Release(release) if release.alone && release.held => return self.give(release).await,
@@ -269,10 +290,10 @@ impl Link {
         }
     }
 
-    /// One trip, three commands, and one more if nothing else is under way.
+    /// One trip, three commands, and up to two more if nothing else is under way.
     async fn grant_briefly(&self, grant: &Grant) -> Result<Briefly, Failure> {
         let Some((epoch, longest)) = *locked(&self.memory) else { return Ok(Briefly::Nothing) };
-        if grant.ttl > longest {
+        if grant.ttl > longest || !self.has_transactions {
             return Ok(Briefly::Nothing);
         }
         let (whose, brief) = (grant.place.entry.0, Brief::of(grant));
@@ -293,17 +314,21 @@ impl Link {
     }
 
     /// The lock is set, and whether it is granted is for the script to say: the fence was higher, or the server has forgotten, or
-    /// somebody else has the lock by now. A server that refuses is rid of it again.
-    async fn grant_at_length(&self, ask: &Ask, grant: &Grant) -> Result<Reply, Failure> {
+    /// somebody else has the lock by now. A server that refuses is rid of it again, and so is one that grants what was given up
+    /// in between.
+    async fn grant_at_length(&self, ask: &Ask, grant: &Grant, wire: &Wire) -> Result<Reply, Failure> {
         let halfway = |failure: Failure| match failure {
             Failure::Redis(error) | Failure::Halfway(error) => Failure::Halfway(error),
             Failure::Other(error) => Failure::Other(error.with_unknown_fate()),
         };
         let reply = self.call_script(ask).await.map_err(halfway)?;
-        if let Reply::NotReady | Reply::TooLong { .. } | Reply::Barred = reply {
+        let granted = matches!(reply, Reply::Granted { .. });
+        let refused = matches!(reply, Reply::NotReady | Reply::TooLong { .. } | Reply::Barred);
+        let too_late = granted && wire.is_given_up(grant.place.entry.0);
+        if refused || too_late {
             SCRIPTS.give.call(&self.pipe, &wording::give_call(&grant.place)).await.map_err(Failure::Halfway)?;
         }
-        Ok(reply)
+        Ok(if too_late { Reply::Barred } else { reply })
     }
 
     async fn call_script(&self, ask: &Ask) -> Result<Reply, Failure> {
@@ -363,10 +388,14 @@ enum Briefly {
     Nothing,
 }
 
-/// Locks that are being asked for, each with what is held until that was answered.
-type Asking = HashMap<u128, Arc<tokio::sync::Mutex<()>>>;
+/// What is known of a lock that is being asked for.
+struct Asking {
+    /// Held until that was answered.
+    answered: Arc<tokio::sync::Mutex<()>>,
+    given_up: bool,
+}
 
-/// A lock that is being asked for.
+/// Asks for a lock, until this is dropped.
 struct Asked {
     wire: Arc<Wire>,
     entry: u128,
@@ -377,6 +406,12 @@ impl Drop for Asked {
     fn drop(&mut self) {
         locked(&self.wire.asking).remove(&self.entry);
     }
+}
+
+async fn has_transactions(pipe: &Pipe) -> bool {
+    let watch = Command::of(2).part(b"WATCH").part(MEMORY.as_bytes());
+    let all = watch.and(1).part(b"MULTI").and(1).part(b"EXEC").and(1).part(b"UNWATCH");
+    pipe.ask(&all).await.is_ok()
 }
 
 /// Whether each write is on disk before it is answered. A server that will not say is taken for one that may forget.

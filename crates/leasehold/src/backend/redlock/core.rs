@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use crate::backend::notices::NoticeBoard;
 use crate::backend::redlock::member::{Departure, Member};
@@ -26,6 +27,9 @@ use crate::sync::locked;
 /// The first pause before a departure is told again; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How many departures may be told again and again in case that the lock is taken late. Beyond that leases end it.
+const LATE_MAX: usize = 1000;
 
 pub(super) struct Core {
     pub(super) members: Vec<Member>,
@@ -47,6 +51,8 @@ pub(super) struct Core {
     /// Which servers are being admitted.
     pub(super) admitting: Vec<AtomicBool>,
     ours: Mutex<BTreeMap<EntryId, Ours>>,
+    /// How many departures are being told again in case that the lock is taken late.
+    late: Semaphore,
 }
 
 /// A lock of this client, from when it is first asked for until it is given up.
@@ -62,8 +68,10 @@ pub(super) struct Ours {
     pub(super) open: Vec<u32>,
     /// For each server, whether it is unknown of one of them for good.
     pub(super) unknown: Vec<bool>,
-    /// Whether its lease was ever extended.
-    pub(super) extended: bool,
+    /// Whether it is asked for in few words, which no bar refuses.
+    pub(super) briefly: bool,
+    /// Whether anything was changed of it since it was set: its lease was extended, or its token committed.
+    pub(super) touched: bool,
     /// By which way it was asked for, if it was one; and whether it is given up by another.
     pub(super) way: Option<WayId>,
     pub(super) elsewhere: Arc<AtomicBool>,
@@ -82,7 +90,7 @@ impl Core {
         let (notices, waiting, ours) = (NoticeBoard::new(), Waiting::default(), Mutex::default());
         let admitting = members.iter().map(|_| AtomicBool::new(false)).collect();
         let channel = channel.into();
-        let (quiet, in_order) = (Quiet::default(), true);
+        let (quiet, late, in_order) = (Quiet::default(), Semaphore::new(LATE_MAX), true);
         Self {
             members,
             timer,
@@ -97,6 +105,7 @@ impl Core {
             waiting,
             admitting,
             ours,
+            late,
         }
     }
 
@@ -169,13 +178,15 @@ impl Core {
     /// The lock was not there when it was given up, and may get there yet: a request in few words is not refused. A connection
     /// that broke may have left one with a server that was slow to read it.
     async fn take_out_late(self: Arc<Self>, server: usize, departure: Departure) {
+        let Ok(_one_of_a_few) = self.late.try_acquire() else { return };
         let (release, mut pause) = (self.release(&departure), PAUSE);
         loop {
             self.timer.sleep(self.chance.about(pause)).await;
             if self.timer.now() >= departure.dead_after {
                 return;
             }
-            if matches!(self.members[server].ask(release.clone()).await, Ok(Reply::Done)) {
+            let member = &self.members[server];
+            if member.is_worth_asking() && matches!(member.ask(release.clone()).await, Ok(Reply::Done)) {
                 return;
             }
             pause = (pause * 2).min(PAUSE_MAX);

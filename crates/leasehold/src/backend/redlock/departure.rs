@@ -27,11 +27,11 @@ const LEASE_SHARE: u32 = 10;
 /// took, so that a program which ends right afterwards leaves nothing behind.
 pub(super) async fn run(core: Arc<Core>, ways: Ways, place: Place, answer: oneshot::Sender<Result<Departure>>) {
     let began = core.timer.now();
-    let is_way_back = |ours: &Ours| core.in_order && ours.way == Some(ways.id());
+    let is_way_back = |ours: &Ours| core.in_order && !ours.shared && ours.way == Some(ways.id());
     core.update(place.entry, |ours| ours.elsewhere.store(!is_way_back(ours), Release));
     let ours = core.forget(place.entry);
     let ttl = ours.as_ref().map_or(core.longest, |ours| ours.ttl);
-    let alone = ours.as_ref().filter(|ours| !ours.shared).map(|ours| !ours.extended);
+    let alone = ours.as_ref().filter(|ours| !ours.shared).map(|ours| !ours.touched);
     let dead_after = deadline::dead_after(began, ttl);
     let mut asked = FuturesUnordered::new();
     // The same to all of them, but for the bar.
@@ -43,9 +43,10 @@ pub(super) async fn run(core: Arc<Core>, ways: Ways, place: Place, answer: onesh
             tally.count(false);
             continue;
         }
-        let may_come = ours.as_ref().is_some_and(|ours| ours.unknown[server]);
+        let unknown = ours.as_ref().is_some_and(|ours| ours.unknown[server]);
+        let may_come = unknown && ours.as_ref().is_some_and(|ours| ours.briefly);
         // Somebody else's is barred everywhere, or its owner would plant it again where it is missed.
-        let open = ours.as_ref().is_none_or(|ours| may_come || ours.open[server] > 0 && !is_way_back(ours));
+        let open = ours.as_ref().is_none_or(|ours| unknown || ours.open[server] > 0 && !is_way_back(ours));
         let bar = open.then_some(ttl);
         let departure = member::Departure { place: place.clone(), bar, held: true, alone, may_come, dead_after };
         let words = said[usize::from(open)].get_or_insert_with(|| core.release(&departure));

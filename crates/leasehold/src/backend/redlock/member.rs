@@ -46,7 +46,7 @@ pub(super) struct Departure {
     pub(super) bar: Option<Duration>,
     /// Whether it was held, and not only asked for.
     pub(super) held: bool,
-    /// Whether it was ours alone, and if so, whether it was never extended.
+    /// Whether it was ours alone, and if so, whether nothing was changed of it since it was set.
     pub(super) alone: Option<Untouched>,
     /// Whether a request for it may arrive later still, though nobody will hear of it.
     pub(super) may_come: bool,

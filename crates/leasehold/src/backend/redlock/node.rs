@@ -16,7 +16,8 @@ use crate::backend::{EntryId, Finding, Note, Place};
 use crate::error::Result;
 use crate::key::{Key, Namespace};
 
-/// One server of a quorum. A request is carried out entirely or not at all, and at most once.
+/// One server of a quorum. A request is carried out entirely or not at all, and at most once; but a lock that is asked for in few
+/// words may be set without being granted, until that is answered, and a fence raised by somebody who does not get the lock.
 ///
 /// Every request comes to an answer or an error in bounded time, which is for the node to see to.
 ///
@@ -124,7 +125,7 @@ pub struct Release {
     pub by: Arc<str>,
     /// Whether whoever asks has held it alone, and bars nothing.
     pub alone: bool,
-    /// Whether its lease was never extended.
+    /// Whether nothing was changed of it since it was set.
     pub untouched: bool,
     /// How servers are told.
     pub spelled: Spelled,

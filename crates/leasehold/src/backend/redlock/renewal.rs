@@ -35,7 +35,7 @@ pub(super) async fn renew(core: Arc<Core>, leases: Vec<Lease>) -> Result<Vec<Ren
         .into_iter()
         .map(|Lease { id: LeaseId::Entry(place), ttl }| {
             let tally = Tally::new(core.members.len());
-            core.update(place.entry, |ours| ours.extended = true);
+            core.update(place.entry, |ours| ours.touched = true);
             Kept { place, ttl, tally, yield_asked: false, without: Vec::new(), failure: None }
         })
         .collect();

@@ -109,8 +109,8 @@ impl Brief {
 
     /// Whether the lock is the owner's, by a guess that is its token as far as this server goes. If not, there is more to be said.
     pub(super) fn is_granted(grant: &Grant, answers: &[Value]) -> bool {
-        let [Value::Okay, Value::Int(1), .., Value::BulkString(mark)] = answers else { return false };
-        mark.starts_with(text(&grant.place.entry).as_slice())
+        let [Value::Okay, Value::Int(1), watched @ .., Value::BulkString(mark)] = answers else { return false };
+        watched.iter().all(|answer| *answer == Value::Okay) && mark.starts_with(text(&grant.place.entry).as_slice())
     }
 }
 
@@ -131,8 +131,9 @@ impl Giving {
         let Release { place, spelled, .. } = release;
         spelled.giving.get_or_init(|| {
             let (lock, freed, id) = (Keys::of(&place.key).lock, freed_channel(&place.key), text(&place.entry));
-            let watched = Command::of(1).part(b"MULTI").and(2).part(b"DEL").part(lock.as_bytes());
-            let watched = watched.and(3).part(b"PUBLISH").part(freed.as_bytes()).part(&id).and(1).part(b"EXEC");
+            let watched = Command::of(1).part(b"MULTI").and(2).part(b"DEL").part(lock.as_bytes()).and(1).part(b"EXEC");
+            // Not within: to a connection that hears that channel, older servers would tell it in the middle of their answer.
+            let watched = watched.and(3).part(b"PUBLISH").part(freed.as_bytes()).part(&id);
             Self { watched, otherwise: give_call(place) }
         })
     }
@@ -141,8 +142,8 @@ impl Giving {
     pub(super) fn reply(answer: &Value) -> Result<Option<Reply>> {
         let answer = match answer {
             Value::Array(answers) => match answers.as_slice() {
-                [.., Value::Nil] => return Ok(None),
-                [.., Value::Array(answers)] if !answers.is_empty() => &answers[0],
+                [_, _, Value::Nil, _] => return Ok(None),
+                [_, _, Value::Array(answers), _] if !answers.is_empty() => &answers[0],
                 _ => return Err(nonsense()),
             },
             answer => answer,
