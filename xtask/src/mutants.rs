@@ -5,6 +5,7 @@
 
 mod etcd;
 mod list;
+mod postgres;
 mod redis;
 
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ struct Suite {
 const RUN_MAX: Duration = Duration::from_secs(120);
 
 fn all() -> impl Iterator<Item = &'static Mutant> {
-    list::MUTANTS.iter().chain(redis::MUTANTS).chain(etcd::MUTANTS)
+    list::MUTANTS.iter().chain(redis::MUTANTS).chain(etcd::MUTANTS).chain(postgres::MUTANTS)
 }
 
 pub(crate) fn run(names: &[&str]) -> Result {

@@ -4,7 +4,7 @@
 //! written once, above it, in [`acquire`](crate) and in the lease keeper. It answers what its server says, or an
 //! [`Error`] whose fate is honest.
 
-#[cfg(any(feature = "etcd", feature = "mysql"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres"))]
 mod crowds;
 #[cfg(feature = "etcd")]
 pub mod etcd;

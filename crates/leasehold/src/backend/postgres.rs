@@ -1,8 +1,9 @@
 //! The store on PostgreSQL: fair, pushed, fenced, and without any state of a session, so that a pooler may be in between.
 //!
-//! Every verb is one statement, which calls a function of ours on the server: it happens entirely or not at all, on the
-//! server's own clock, and commits once. Trips: one to enter, one to leave, none for the waiter that a departure hands over
-//! to, one for a thousand renewals.
+//! A lock that nobody has is taken by one INSERT, and given back by one DELETE. Where others are in line, and for everything
+//! else, a verb is one call of a function of ours. Either is one statement: it happens entirely or not at all, on the server's
+//! own clock, and commits once. Trips: one to enter, one to leave, none for the waiter that a departure hands over to, one for a
+//! thousand renewals; and one more for whoever finds a line where there was none, or had none behind it when it came.
 
 mod address;
 mod checkup;
@@ -29,6 +30,7 @@ use futures_util::stream;
 use tokio::sync::broadcast;
 use tokio_postgres::Row;
 
+use crate::backend::crowds::Crowds;
 use crate::backend::io::IoThread;
 use crate::backend::near::Near;
 use crate::backend::sql::following::{FOLLOW_EVERY, Sight};
@@ -67,6 +69,7 @@ struct Shared {
     near: Near<Pool>,
     hub: Arc<Hub>,
     seat: Seat,
+    crowds: Crowds,
     statements: Statements,
     /// Numbers watches.
     watches: AtomicU64,
@@ -74,6 +77,8 @@ struct Shared {
 
 /// What is asked, with the schema's name in it.
 struct Statements {
+    enter_alone: String,
+    leave_alone: String,
     enter: String,
     leave: String,
     renew: String,
@@ -124,7 +129,8 @@ impl Postgres {
         // On the heap, or whoever awaits a connection would carry all of this.
         let seat = io.run(Box::pin(Ear::start(pool.clone(), hub.clone()))).await?;
         let near = Near::new();
-        let shared = Shared { name, io, pool, near, hub, seat, statements, watches: AtomicU64::new(0) };
+        let (crowds, watches) = (Crowds::default(), AtomicU64::new(0));
+        let shared = Shared { name, io, pool, near, hub, seat, crowds, statements, watches };
         Ok(Self { shared: Arc::new(shared) })
     }
 }
@@ -137,10 +143,23 @@ impl Statements {
             Layout::Spring(_) => "SELECT * FROM leasehold.renew_rows($1, $2)",
         };
         Self {
+            // The line is locked before the ticket is drawn, so tickets are in the order of grants.
+            enter_alone: named(
+                "INSERT INTO leasehold.entry (namespace, name, slot, ticket, entry, client, hears, weight, capacity, holds, \
+                 owner, host, pid, value, entered_at, expires_at, alone) VALUES ($1, $2, 0, \
+                 CASE WHEN leasehold.lock_line($1, $2) IS NOT NULL THEN nextval('leasehold.ticket') END, $3, $4, $5, $6, $7, \
+                 true, $8, $9, $10, $11, clock_timestamp(), clock_timestamp() + $12 * interval '1 microsecond', true) \
+                 ON CONFLICT (namespace, name, slot) DO NOTHING RETURNING ticket",
+            ),
+            // As long as the entry is there, and alone, nobody else has been let in. One of another client has to be told.
+            leave_alone: named(
+                "DELETE FROM leasehold.entry WHERE entry = $3 AND namespace = $1 AND name = $2 AND client = $4 AND alone \
+                 AND expires_at > clock_timestamp() RETURNING true",
+            ),
             enter: named(
                 "SELECT * FROM leasehold.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
             ),
-            leave: named("SELECT leasehold.leave($1, $2, $3, $4)"),
+            leave: named("SELECT * FROM leasehold.leave($1, $2, $3, $4)"),
             renew: named(renew),
             ask_to_yield: named("SELECT leasehold.ask_to_yield($1, $2, $3)"),
             annotate: named("SELECT leasehold.annotate($1, $2, $3, $4)"),
@@ -163,6 +182,61 @@ impl Shared {
             Some(pool) => pool.ask_for(errand, statement, &values).await,
             None => self.ask_for(errand, statement, values).await,
         }
+    }
+
+    /// Takes a lock that nobody has, or waits for, if it may be one; nothing otherwise.
+    async fn enter_alone(&self, request: &Request) -> Result<Option<Standing>> {
+        let Request { place, claim, terms, note, returns, .. } = request;
+        if *returns || !self.may_be_alone(&place.key) {
+            return Ok(None);
+        }
+        let (weight, capacity) = columns(*claim);
+        let mut values = place_values(place);
+        values.extend([
+            Value::text(&self.hub.client),
+            Value::Flag(self.hub.hears()),
+            Value::Number(weight),
+            Value::Number(capacity),
+            Value::bytes(note.owner.as_bytes()),
+            Value::bytes(note.host.as_bytes()),
+            Value::Number(note.pid.into()),
+            Value::Bytes(note.value.as_deref().map(Into::into)),
+            Value::Number(micros(terms.holding)),
+        ]);
+        let rows = self.pass(Errand::Join(line_of(&place.key)), &self.statements.enter_alone, values).await?;
+        rows.first().map(|row| reply::holding(row, request)).transpose()
+    }
+
+    /// Joins a line that may have others in it, or looks up a place in it.
+    async fn enter_line(&self, request: &Request) -> Result<Standing> {
+        let Request { place, claim, patience, terms, note, returns } = request;
+        let (weight, capacity) = columns(*claim);
+        let mut values = place_values(place);
+        values.extend([
+            Value::text(&self.hub.client),
+            Value::Flag(self.hub.hears()),
+            Value::Number(weight),
+            Value::Number(capacity),
+            Value::Flag(*patience == Patience::Queue),
+            Value::Flag(*returns),
+            Value::Number(micros(terms.holding)),
+            Value::Number(micros(terms.waiting)),
+            Value::bytes(note.owner.as_bytes()),
+            Value::bytes(note.host.as_bytes()),
+            Value::Number(note.pid.into()),
+            Value::Bytes(note.value.as_deref().map(Into::into)),
+            Value::Number(LINE_MAX),
+        ]);
+        let rows = self.pass(Errand::Join(line_of(&place.key)), &self.statements.enter, values).await?;
+        let row = reply::only(&rows)?;
+        self.crowds.note(&place.key, reply::column(row, "crowded")?);
+        reply::standing(row, request, !self.hub.hears())
+    }
+
+    /// Whether it is worth a try to enter or leave as somebody who is alone. In the layout of Spring there are rows to be seen
+    /// to.
+    fn may_be_alone(&self, key: &Key) -> bool {
+        self.pool.settings.schema.layout == Layout::Canonical && !self.crowds.is_one_at(key)
     }
 
     /// One statement, done to its end once begun.
@@ -242,34 +316,18 @@ impl Backend for Postgres {
 
     fn enter<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Standing>> {
         Box::pin(async {
-            let (shared, hub) = (&self.shared, &self.shared.hub);
-            let Request { place, claim, patience, terms, note, returns } = request;
-            let queues = *patience == Patience::Queue;
-            if queues {
-                hub.waiters.expect(place.entry, *claim);
+            let (shared, hub, place) = (&self.shared, &self.shared.hub, &request.place);
+            if request.patience == Patience::Queue {
+                hub.waiters.expect(place.entry, request.claim);
             }
-            let (weight, capacity) = columns(*claim);
-            let mut values = place_values(place);
-            values.extend([
-                Value::text(&hub.client),
-                Value::Flag(hub.hears()),
-                Value::Number(weight),
-                Value::Number(capacity),
-                Value::Flag(queues),
-                Value::Flag(*returns),
-                Value::Number(micros(terms.holding)),
-                Value::Number(micros(terms.waiting)),
-                Value::bytes(note.owner.as_bytes()),
-                Value::bytes(note.host.as_bytes()),
-                Value::Number(note.pid.into()),
-                Value::Bytes(note.value.as_deref().map(Into::into)),
-                Value::Number(LINE_MAX),
-            ]);
-            let rows = shared.pass(Errand::Join(line_of(&place.key)), &shared.statements.enter, values).await;
-            let standing = rows.and_then(|rows| reply::standing(reply::only(&rows)?, request, !hub.hears()));
+            let standing = match shared.enter_alone(request).await {
+                Ok(None) => shared.enter_line(request).await,
+                Ok(Some(standing)) => Ok(standing),
+                Err(error) => Err(error),
+            };
             match &standing {
                 Ok(Standing::Waiting { .. }) => hub.waiters.is_in_line(place.entry),
-                _ if !returns => hub.waiters.forget(place.entry),
+                _ if !request.returns => hub.waiters.forget(place.entry),
                 _ => {}
             }
             standing
@@ -282,11 +340,22 @@ impl Backend for Postgres {
 
     fn leave<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Departure>> {
         Box::pin(async {
-            self.shared.hub.waiters.forget(place.entry);
+            let shared = &self.shared;
+            shared.hub.waiters.forget(place.entry);
             let mut values = place_values(place);
-            values.push(Value::text(&self.shared.hub.client));
-            let rows = self.shared.pass(Errand::Other, &self.shared.statements.leave, values).await?;
-            reply::departure(reply::only(&rows)?)
+            values.push(Value::text(&shared.hub.client));
+            if shared.may_be_alone(&place.key) {
+                let rows = shared.pass(Errand::Other, &shared.statements.leave_alone, values.clone()).await?;
+                if !rows.is_empty() {
+                    return Ok(Departure::WasHolding);
+                }
+            }
+            let rows = shared.pass(Errand::Other, &shared.statements.leave, values).await?;
+            let row = reply::only(&rows)?;
+            if let Some(crowded) = reply::column(row, "crowded")? {
+                shared.crowds.note(&place.key, crowded);
+            }
+            reply::departure(row)
         })
     }
 

@@ -117,7 +117,7 @@ async fn whoever_joins_a_long_line_reads_little_of_it() {
     let server = Server::start().unwrap();
     let locks = connect(&server.url()).await;
     server.sql(
-        "INSERT INTO leasehold.entry SELECT 'lock', 'k', nextval('leasehold.ticket'), n, decode(lpad(to_hex(n), 32, '0'), 'hex'), \
+        "INSERT INTO leasehold.entry SELECT 'lock', 'k', n, nextval('leasehold.ticket'), decode(lpad(to_hex(n), 32, '0'), 'hex'), \
          'x', false, 4294967296, 4294967296, n = 0, false, 'o', 'h', 1, NULL, clock_timestamp(), \
          clock_timestamp() + interval '1 hour' FROM generate_series(0, 5000) AS n; ANALYZE leasehold.entry",
     );
@@ -144,7 +144,7 @@ async fn a_lease_that_ends_among_many_holders_is_noticed_by_the_next() {
     let server = Server::start().unwrap();
     let locks = connect(&server.url()).await;
     server.sql(
-        "INSERT INTO leasehold.entry SELECT 'lock', 'k', nextval('leasehold.ticket'), CASE n WHEN 0 THEN 0 ELSE 50000 + n END, \
+        "INSERT INTO leasehold.entry SELECT 'lock', 'k', CASE n WHEN 0 THEN 0 ELSE 50000 + n END, nextval('leasehold.ticket'), \
          decode(lpad(to_hex(n), 32, '0'), 'hex'), 'x', false, 1, 150, true, false, 'o', 'h', 1, NULL, clock_timestamp(), \
          clock_timestamp() + CASE n WHEN 75 THEN interval '1 s' ELSE interval '1 hour' END FROM generate_series(0, 149) AS n",
     );

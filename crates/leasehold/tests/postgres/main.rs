@@ -1,5 +1,6 @@
 //! The store on PostgreSQL, on real servers with real faults.
 
+mod alone;
 #[path = "../database/mod.rs"]
 mod database;
 mod economy;

@@ -25,7 +25,7 @@ impl Database for Shop {
     const LEASE_END: &'static str = "expires_at AT TIME ZONE 'UTC'";
     const OVER: &'static str = "expires_at = clock_timestamp()";
     const LONGER: &'static str = "expires_at = expires_at + interval '20 seconds'";
-    const DYING: &'static str = "INSERT INTO leasehold_spring.entry (namespace, name, ticket, nth, entry, client, hears, weight, \
+    const DYING: &'static str = "INSERT INTO leasehold_spring.entry (namespace, name, ticket, slot, entry, client, hears, weight, \
         capacity, holds, owner, host, pid, entered_at, expires_at) VALUES ('lock', 'k', 1, 0, \
         '\\x0123456789abcdef0123456789abcdef', 'nobody', true, 4294967296, 4294967296, false, '', '', 0, clock_timestamp(), \
         clock_timestamp() + interval '1 second')";

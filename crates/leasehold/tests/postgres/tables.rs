@@ -20,18 +20,21 @@ async fn tables_that_many_clients_make_at_once_are_made_once() {
     let clients = soon("they connect", clients.join_all()).await;
     let guard = clients[0].mutex("k").unwrap().lock().await.unwrap();
     assert!(clients[9].mutex("k").unwrap().try_lock().await.unwrap().is_none());
-    assert_eq!(server.sql("SELECT version FROM locks_2.store"), "1");
+    assert_eq!(server.sql("SELECT version FROM locks_2.store"), "2");
     guard.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_a_newer_program_are_refused_and_left_alone() {
+async fn tables_of_another_program_are_refused_and_left_alone() {
     let server = Server::start().unwrap();
     drop(connect(&server.url()).await);
-    server.sql("UPDATE leasehold.store SET version = 2");
-    let refused = Locks::builder(&server.url()).connect().await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unusable);
-    assert!(refused.to_string().contains("layout 2"), "{refused}");
+    for (version, said) in [(3, "newer program"), (1, "never released")] {
+        server.sql(&format!("UPDATE leasehold.store SET version = {version}"));
+        let refused = Locks::builder(&server.url()).connect().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unusable);
+        assert!(refused.to_string().contains(&format!("layout {version}")), "{refused}");
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +70,7 @@ async fn a_lock_among_a_hundred_thousand_others_is_found_by_an_index() {
     let server = Server::start().unwrap();
     let locks = connect(&server.url()).await;
     server.sql(
-        "INSERT INTO leasehold.entry SELECT 'lock', ('key-' || n)::bytea, nextval('leasehold.ticket'), 0, \
+        "INSERT INTO leasehold.entry SELECT 'lock', ('key-' || n)::bytea, 0, nextval('leasehold.ticket'), \
          decode(lpad(to_hex(n), 32, '0'), 'hex'), 'x', false, 4294967296, 4294967296, true, false, 'o', 'h', 1, NULL, \
          clock_timestamp(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 100000) AS n; ANALYZE leasehold.entry",
     );

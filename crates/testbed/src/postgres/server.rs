@@ -194,8 +194,14 @@ impl Server {
 
     /// How many statements it was asked to do since it started, if it was built with `("log_statement", "all")`.
     pub fn statements(&self) -> usize {
+        self.statements_with("")
+    }
+
+    /// How many of them have those words in them.
+    pub fn statements_with(&self, words: &str) -> usize {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
-        log.lines().filter(|line| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ")).count()
+        let asked = |line: &&str| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ");
+        log.lines().filter(asked).filter(|line| line.contains(words)).count()
     }
 
     /// How many of them it knew by a name, and did not have to read again.

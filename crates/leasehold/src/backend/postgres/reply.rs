@@ -27,21 +27,24 @@ pub(super) fn only(rows: &[Row]) -> Result<&Row> {
     }
 }
 
+/// An entry that has the lock, by its ticket.
+pub(super) fn holding(row: &Row, Request { place, claim, terms, .. }: &Request) -> Result<Standing> {
+    let ticket = sql::ticket(column(row, "ticket")?)?;
+    let lease = Lease { id: LeaseId::Entry(place.clone()), ttl: terms.holding };
+    Ok(Standing::Holding { ticket, token: sql::token(*claim, ticket), lease })
+}
+
 /// A row of `enter`.
 pub(super) fn standing(row: &Row, request: &Request, polled: bool) -> Result<Standing> {
     let Request { place, claim, terms, .. } = request;
     let soonest = || column::<Option<i64>>(row, "soonest_us").map(|left| left.map_or(std::time::Duration::MAX, span));
-    let lease = |ttl| Lease { id: LeaseId::Entry(place.clone()), ttl };
     let standing: String = column(row, "standing")?;
     match &*standing {
-        "holding" => {
-            let ticket = sql::ticket(column(row, "ticket")?)?;
-            Ok(Standing::Holding { ticket, token: sql::token(*claim, ticket), lease: lease(terms.holding) })
-        }
+        "holding" => holding(row, request),
         "waiting" => {
             let (ahead, holders) = (count(row, "ahead")?, count(row, "holders")?);
             let recheck_in = recheck_in(ahead, holders, soonest()?, polled);
-            let lease = Some(lease(terms.waiting));
+            let lease = Some(Lease { id: LeaseId::Entry(place.clone()), ttl: terms.waiting });
             Ok(Standing::Waiting { ahead: Some(ahead), turn: None, lease, seen: Version(0), recheck_in })
         }
         "refused" => {
@@ -94,7 +97,7 @@ pub(super) fn stand(row: &Row) -> Result<Stand> {
 
 /// The answer of `leave`.
 pub(super) fn departure(row: &Row) -> Result<Departure> {
-    match &*column::<String>(row, "leave")? {
+    match &*column::<String>(row, "standing")? {
         "holding" => Ok(Departure::WasHolding),
         "waiting" => Ok(Departure::WasWaiting),
         "gone" => Ok(Departure::WasGone),

@@ -10,8 +10,9 @@ use super::fault;
 use crate::backend::sql::spring::{Layout, Spring};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What this program writes. A schema with a larger number was made by a newer one.
-const VERSION: i32 = 1;
+/// What this program writes. A schema with a larger number was made by a newer one, and one with a smaller before the first
+/// release.
+const VERSION: i32 = 2;
 
 const TABLES: &str = include_str!("schema.sql");
 
@@ -98,6 +99,10 @@ impl Schema {
             Some(other) if self.layout.is_other(other) => {
                 format!("the tables in the schema {self} have another ?layout= than this client: name another ?schema=")
             }
+            Some(older) if older < known => format!(
+                "the tables in the schema {self} have layout {older}, which was never released: drop the schema, or name \
+                 another ?schema="
+            ),
             Some(other) => format!(
                 "the tables have layout {other}, and this program knows {known} at most: use the newer program here too"
             ),

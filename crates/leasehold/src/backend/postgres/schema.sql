@@ -18,7 +18,10 @@ CREATE SEQUENCE leasehold.ticket AS bigint CACHE 1;
 
 -- A place in line. Names, and what a holder says of itself, are bytes: any byte may be in them.
 --
--- The line of a key is read in ticket order and no further than the first that does not hold, so that is the primary key:
+-- The first in line has slot 0, and everybody else a higher one than those before it. So a lock is taken that nobody has, or waits
+-- for, by one INSERT with slot 0, which does nothing if there is a line. The first that is left moves to that slot in the
+-- transaction which takes away the one before it. Slots are in the order of tickets, and the line is read in their order and no
+-- further than the first that does not hold, so that is the primary key:
 --   Index Scan using entry_pkey on entry  (Index Cond: ((namespace = $1) AND (name = $2)))
 -- and entries are renewed by their ids:
 --   Nested Loop -> Index Scan using entry_by_id on entry  (Index Cond: (entry = w.entry))
@@ -26,12 +29,17 @@ CREATE SEQUENCE leasehold.ticket AS bigint CACHE 1;
 -- keep to that when it has grown.
 -- Nothing that a renewal changes is in an index, so that it writes a new version of the row within its page and no more;
 -- the room for it is left by the fill factor.
+--
+-- Whoever is alone in its line gives its lock back by one DELETE, and locks no line for it: there is nobody to let in, or to tell.
+-- So whoever joins, or begins to follow, takes that mark away first. Either it finds the entry gone, or the entry cannot go any
+-- more without locking the line.
+--
+-- Where somebody follows a key, one entry that weighs nothing stands in its line, so that nobody is alone there.
 CREATE TABLE leasehold.entry (
     namespace text COLLATE "C" NOT NULL,
     name bytea NOT NULL,
+    slot bigint NOT NULL,
     ticket bigint NOT NULL,
-    -- How many came to this line before it, since somebody found nobody there.
-    nth bigint NOT NULL,
     entry bytea NOT NULL,
     client text COLLATE "C" NOT NULL,
     hears boolean NOT NULL,
@@ -45,7 +53,8 @@ CREATE TABLE leasehold.entry (
     value bytea,
     entered_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    PRIMARY KEY (namespace, name, ticket)
+    alone boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (namespace, name, slot)
 ) WITH (fillfactor = 70, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 200);
 CREATE UNIQUE INDEX entry_by_id ON leasehold.entry (entry);
 
@@ -65,11 +74,12 @@ CREATE VIEW leasehold.line AS
 SELECT namespace, encode(name, 'escape') AS name, ticket, holds, encode(owner, 'escape') AS owner,
     encode(host, 'escape') AS host, pid, entered_at, expires_at, yield_asked, encode(entry, 'hex') AS entry
 FROM leasehold.entry
-ORDER BY namespace, entry.name, ticket;
+WHERE weight > 0
+ORDER BY namespace, entry.name, slot;
 
 --[spring.sql]
 -- Refuses a transaction in which a lock would be none, and has others wait for the disk.
-CREATE FUNCTION leasehold.make_fit() RETURNS void
+CREATE FUNCTION leasehold.make_fit() RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     -- With a snapshot from before the lock we would decide by a line that has changed meanwhile.
@@ -78,23 +88,31 @@ BEGIN
             current_setting('transaction_isolation') USING ERRCODE = 'LH001';
     END IF;
     -- A token that is forgotten in a crash would be handed out again.
-    PERFORM set_config('synchronous_commit', 'on', true);
+    RETURN set_config('synchronous_commit', 'on', true) IS NOT NULL;
 END $$;
 
--- Nobody else changes this line until we commit. Returns the time, read once that is so.
+-- Nobody else changes this line until we commit. Yields the time, read once that is so. An expression, which is put into the
+-- statements where it is called: a function takes the server several times as long.
 CREATE FUNCTION leasehold.lock_line(p_namespace text, p_name bytea) RETURNS timestamptz
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('synchronous_commit') = 'off' THEN
-        PERFORM leasehold.make_fit();
-    END IF;
-    -- An expression rather than a statement: those take the server several times as long.
-    RETURN CASE WHEN pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 1281583153))
-        IS NOT NULL THEN clock_timestamp() END;
-END $$;
+LANGUAGE sql AS $$
+    SELECT CASE WHEN
+        CASE WHEN current_setting('transaction_isolation') = 'read committed' AND current_setting('synchronous_commit') <> 'off'
+            THEN true ELSE leasehold.make_fit() END
+    THEN
+        CASE WHEN pg_advisory_xact_lock(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 1281583153)) IS NOT NULL
+            THEN clock_timestamp() END
+    END
+$$;
+
+-- The entry that stands where somebody follows a key.
+CREATE FUNCTION leasehold.stand_in(p_namespace text, p_name bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT decode(md5(p_namespace || '/' || encode(p_name, 'hex')), 'hex')
+$$;
 
 -- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over
--- as far as the first that does not fit, lets the rest hold whose turn has come, and tells them. Returns what the line has
+-- as far as the first that does not fit, lets the rest hold whose turn has come, and tells them; and sees to it that the first has
+-- slot 0. Returns what the line has
 -- to give (null if nobody is in it), how much of that is left to whoever comes next (negative if somebody waits), how many
 -- hold, when the first of their leases ends, and whether anything changed.
 CREATE FUNCTION leasehold.settle(p_namespace text, p_name bytea, p_now timestamptz,
@@ -102,12 +120,13 @@ CREATE FUNCTION leasehold.settle(p_namespace text, p_name bytea, p_now timestamp
 LANGUAGE plpgsql AS $$
 DECLARE
     v_next record;
+    v_slot bigint;
 BEGIN
     holders := 0;
     changed := false;
     FOR v_next IN
-        SELECT e.entry, e.ticket, e.client, e.hears, e.weight, e.capacity, e.holds, e.expires_at
-        FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket
+        SELECT e.entry, e.slot, e.ticket, e.client, e.hears, e.weight, e.capacity, e.holds, e.expires_at
+        FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.slot
     LOOP
         IF v_next.expires_at <= p_now THEN
             -- Unless it was renewed since.
@@ -118,6 +137,11 @@ BEGIN
                 CONTINUE;
             END IF;
         END IF;
+        v_slot := CASE WHEN v_slot IS NULL THEN 0 ELSE v_next.slot END;
+        IF v_slot <> v_next.slot AND v_next.holds THEN
+            UPDATE leasehold.entry e SET slot = v_slot WHERE e.entry = v_next.entry;
+        END IF;
+        CONTINUE WHEN v_next.weight = 0;
 --[spring]         -- Whoever holds has the row. One that has lost it does not take it back; but it may not know, so that nobody of
 --[spring]         -- ours takes its place before it has left or its lease is over.
 --[spring]         IF v_next.holds AND NOT leasehold.has_row(p_namespace, p_name, v_next.entry) THEN
@@ -148,7 +172,7 @@ BEGIN
         holders := holders + 1;
         soonest := least(soonest, v_next.expires_at);
         IF NOT v_next.holds THEN
-            UPDATE leasehold.entry e SET holds = true WHERE e.entry = v_next.entry;
+            UPDATE leasehold.entry e SET holds = true, slot = v_slot WHERE e.entry = v_next.entry;
             changed := true;
             IF v_next.hears THEN
                 PERFORM pg_notify('leasehold_' || v_next.client,
@@ -170,7 +194,7 @@ LANGUAGE sql STABLE AS $$
         (extract(epoch FROM p_now - e.entered_at) * 1000000)::bigint,
         (extract(epoch FROM e.expires_at - p_now) * 1000000)::bigint), E'\n' ORDER BY e.ticket), '')
     FROM leasehold.entry e
-    WHERE e.namespace = p_namespace AND e.name = p_name AND (e.holds OR p_all AND e.expires_at > p_now)
+    WHERE e.namespace = p_namespace AND e.name = p_name AND e.weight > 0 AND (e.holds OR p_all AND e.expires_at > p_now)
 $$;
 
 -- Tells one client who holds a key, in a message that begins with that word. A message has 8000 bytes at most: if that is
@@ -187,8 +211,8 @@ BEGIN
     END IF;
 END $$;
 
--- Tells everybody who follows a key who holds it now.
-CREATE FUNCTION leasehold.publish(p_namespace text, p_name bytea, p_now timestamptz) RETURNS void
+-- Tells everybody who follows a key who holds it now. Returns whether anybody does.
+CREATE FUNCTION leasehold.publish(p_namespace text, p_name bytea, p_now timestamptz) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_client text;
@@ -196,7 +220,7 @@ DECLARE
 BEGIN
     -- As a rule nobody does, and then there is no need for a loop.
     IF NOT EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name) THEN
-        RETURN;
+        RETURN false;
     END IF;
     FOR v_client IN
         SELECT w.client FROM leasehold.watcher w
@@ -205,74 +229,60 @@ BEGIN
         v_line := coalesce(v_line, leasehold.show(p_namespace, p_name, p_now, false));
         PERFORM leasehold.tell(v_client, 's', p_namespace, p_name, v_line);
     END LOOP;
+    RETURN true;
 END $$;
 
--- How many are ahead of a ticket, or in line, of whom so many hold. Of a hundred or fewer, exactly those whose lease is not over;
--- of more, those too who came and left again since the first that waits came: whoever joins does not read a line of ten thousand.
-CREATE FUNCTION leasehold.ahead_of(p_namespace text, p_name bytea, p_ticket bigint, p_now timestamptz, p_holders bigint)
+-- How many are ahead of a slot, of whom so many hold. Of a hundred or fewer, exactly those whose lease is not over; of more, those
+-- too who came and left again since the first that waits came: whoever joins does not read a line of ten thousand.
+CREATE FUNCTION leasehold.ahead_of(p_namespace text, p_name bytea, p_slot bigint, p_now timestamptz, p_holders bigint)
 RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_before bigint := coalesce(p_ticket, 9223372036854775807);
     v_read bigint;
     v_ahead bigint;
 BEGIN
-    SELECT count(*), count(*) FILTER (WHERE near.expires_at > p_now) INTO v_read, v_ahead FROM (
-        SELECT e.expires_at FROM leasehold.entry e
-        WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before ORDER BY e.ticket LIMIT 101) AS near;
+    SELECT count(*), count(*) FILTER (WHERE near.expires_at > p_now AND near.weight > 0) INTO v_read, v_ahead FROM (
+        SELECT e.expires_at, e.weight FROM leasehold.entry e
+        WHERE e.namespace = p_namespace AND e.name = p_name AND e.slot < p_slot ORDER BY e.slot LIMIT 101) AS near;
     IF v_read <= 100 THEN
         RETURN v_ahead;
     END IF;
-    RETURN p_holders + coalesce((SELECT e.nth FROM leasehold.entry e
-            WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before ORDER BY e.ticket DESC LIMIT 1)
-        - (SELECT e.nth FROM leasehold.entry e
-            WHERE e.namespace = p_namespace AND e.name = p_name AND e.ticket < v_before AND NOT e.holds
-            ORDER BY e.ticket LIMIT 1) + 1, 0);
+    -- Everybody was given the slot behind the last there was.
+    RETURN p_holders + coalesce(p_slot - (SELECT e.slot FROM leasehold.entry e
+        WHERE e.namespace = p_namespace AND e.name = p_name AND e.slot < p_slot AND NOT e.holds ORDER BY e.slot LIMIT 1), 0);
 END $$;
 
 -- Joins a line, or looks up a place in it and renews its lease. Standing: holding, waiting, refused, gone, mismatch, full.
+-- Crowded: whether anybody was in line, or follows the key.
 CREATE FUNCTION leasehold.enter(p_namespace text, p_name bytea, p_entry bytea, p_client text, p_hears boolean,
     p_weight bigint, p_capacity bigint, p_queues boolean, p_returns boolean, p_holding_us bigint, p_waiting_us bigint,
     p_owner bytea, p_host bytea, p_pid bigint, p_value bytea, p_line_max bigint,
     OUT standing text, OUT ticket bigint, OUT ahead bigint, OUT holders bigint, OUT soonest_us bigint,
-    OUT capacity bigint, OUT line text)
+    OUT capacity bigint, OUT line text, OUT crowded boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
-    v_watched boolean;
+    v_slot bigint;
     v_room bigint;
     v_soonest timestamptz;
     v_changed boolean;
     v_holds boolean;
     v_fits boolean;
 BEGIN
-    -- As a rule nobody is there, and the line need not be read.
-    IF NOT p_returns
---[spring]         AND false -- there is a row to be taken first
-    THEN
-        INSERT INTO leasehold.entry AS e (namespace, name, ticket, nth, entry, client, hears, weight, capacity, holds,
-            owner, host, pid, value, entered_at, expires_at)
-        SELECT p_namespace, p_name, nextval('leasehold.ticket'), 0, p_entry, p_client, p_hears, p_weight, p_capacity, true,
-            p_owner, p_host, p_pid, p_value, v_now, v_now + p_holding_us * interval '1 microsecond'
-        WHERE NOT EXISTS (SELECT FROM leasehold.entry o WHERE o.namespace = p_namespace AND o.name = p_name)
-        RETURNING 'holding', e.ticket,
-            EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name)
-        INTO standing, ticket, v_watched;
-        IF FOUND THEN
-            IF v_watched THEN
-                PERFORM leasehold.publish(p_namespace, p_name, v_now);
-            END IF;
-            RETURN;
-        END IF;
+    -- Whoever may have to wait must be let in, so nobody before it leaves unseen from here on. One that is just going is waited for.
+    IF p_queues AND NOT p_returns THEN
+        UPDATE leasehold.entry e SET alone = false WHERE e.namespace = p_namespace AND e.name = p_name AND e.alone;
     END IF;
     SELECT s.capacity, s.room, s.holders, s.soonest, s.changed INTO capacity, v_room, holders, v_soonest, v_changed
     FROM leasehold.settle(p_namespace, p_name, v_now) s;
-    -- Nobody is in line, so we are not.
+    crowded := capacity IS NOT NULL
+        OR EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name);
+    -- If nobody is in line we are not.
     IF capacity IS NOT NULL THEN
         UPDATE leasehold.entry e SET expires_at = greatest(e.expires_at, v_now
             + CASE WHEN e.holds THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
         WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name AND e.expires_at > v_now
-        RETURNING e.ticket, e.holds INTO ticket, v_holds;
+        RETURNING e.slot, e.ticket, e.holds INTO v_slot, ticket, v_holds;
     END IF;
 --[spring]     IF v_holds THEN
 --[spring]         IF NOT leasehold.hand_row(p_namespace, p_name, p_entry, p_entry, v_now,
@@ -293,10 +303,18 @@ BEGIN
             WHEN capacity <> p_capacity THEN 'mismatch'
             WHEN NOT v_fits AND NOT p_queues THEN 'refused'
         END;
+        IF standing IS NULL THEN
+            -- As above, and before slots are counted: somebody who is refused changes nothing, and has not come so far.
+            IF NOT p_queues THEN
+                UPDATE leasehold.entry e SET alone = false WHERE e.namespace = p_namespace AND e.name = p_name AND e.alone;
+            END IF;
+            v_slot := coalesce((SELECT l.slot + 1 FROM leasehold.entry l
+                WHERE l.namespace = p_namespace AND l.name = p_name ORDER BY l.slot DESC LIMIT 1), 0);
+        END IF;
         IF standing IS NULL AND NOT v_fits THEN
-            ahead := leasehold.ahead_of(p_namespace, p_name, NULL, v_now, holders);
+            ahead := leasehold.ahead_of(p_namespace, p_name, v_slot, v_now, holders);
             IF ahead >= p_line_max THEN
-                SELECT count(*) FILTER (WHERE e.expires_at > v_now) INTO ahead FROM leasehold.entry e
+                SELECT count(*) FILTER (WHERE e.expires_at > v_now AND e.weight > 0) INTO ahead FROM leasehold.entry e
                 WHERE e.namespace = p_namespace AND e.name = p_name;
                 standing := CASE WHEN ahead >= p_line_max THEN 'full' END;
             END IF;
@@ -307,20 +325,21 @@ BEGIN
                 DELETE FROM leasehold.entry e WHERE e.entry = p_entry;
             END IF;
             v_holds := v_fits;
-            INSERT INTO leasehold.entry AS e (namespace, name, ticket, nth, entry, client, hears, weight, capacity, holds,
-                owner, host, pid, value, entered_at, expires_at)
-            VALUES (p_namespace, p_name, nextval('leasehold.ticket'), coalesce((SELECT l.nth + 1 FROM leasehold.entry l
-                    WHERE l.namespace = p_namespace AND l.name = p_name ORDER BY l.ticket DESC LIMIT 1), 0),
-                p_entry, p_client, p_hears, p_weight, p_capacity,
+            INSERT INTO leasehold.entry AS e (namespace, name, slot, ticket, entry, client, hears, weight, capacity, holds,
+                owner, host, pid, value, entered_at, expires_at, alone)
+            VALUES (p_namespace, p_name, v_slot, nextval('leasehold.ticket'), p_entry, p_client, p_hears, p_weight, p_capacity,
                 v_fits, p_owner, p_host, p_pid, p_value, v_now,
-                v_now + CASE WHEN v_fits THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond')
+                v_now + CASE WHEN v_fits THEN p_holding_us ELSE p_waiting_us END * interval '1 microsecond',
+                v_fits AND NOT crowded
+--[spring]                 AND false -- there is a row to be given back
+            )
             RETURNING e.ticket INTO ticket;
             v_changed := v_changed OR v_fits;
         ELSIF standing = 'refused' THEN
             line := leasehold.show(p_namespace, p_name, v_now, false);
         END IF;
     ELSIF NOT v_holds THEN
-        ahead := leasehold.ahead_of(p_namespace, p_name, ticket, v_now, holders);
+        ahead := leasehold.ahead_of(p_namespace, p_name, v_slot, v_now, holders);
     END IF;
     standing := coalesce(standing, CASE WHEN v_holds THEN 'holding' ELSE 'waiting' END);
 --[spring]     -- Nobody of ours holds, so somebody else does, who tells nobody when it leaves: the first in line looks as often as
@@ -333,7 +352,7 @@ BEGIN
 --[spring]                 (SELECT f.until FROM leasehold.foreign_row(p_namespace, p_name, v_now) f));
 --[spring]         ELSE
 --[spring]             SELECT e.expires_at INTO v_soonest FROM leasehold.entry e
---[spring]             WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1;
+--[spring]             WHERE e.namespace = p_namespace AND e.name = p_name AND e.weight > 0 ORDER BY e.slot LIMIT 1;
 --[spring]         END IF;
 --[spring]     END IF;
     soonest_us := (extract(epoch FROM v_soonest - v_now) * 1000000)::bigint;
@@ -342,53 +361,43 @@ BEGIN
     END IF;
 END $$;
 
--- Gives a place up. Returns what it was: holding, waiting, gone.
-CREATE FUNCTION leasehold.leave(p_namespace text, p_name bytea, p_entry bytea, p_client text) RETURNS text
+-- Gives a place up. Standing: what it was: holding, waiting, gone. Crowded: whether anybody else is in line, or follows the key.
+CREATE FUNCTION leasehold.leave(p_namespace text, p_name bytea, p_entry bytea, p_client text,
+    OUT standing text, OUT crowded boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := leasehold.lock_line(p_namespace, p_name);
-    v_was text;
-    v_matters boolean;
     v_held boolean;
     v_client text;
     v_hears boolean;
     v_changed boolean;
 BEGIN
 --[spring]     -- In the order of tickets, as renewals do: `settle` may lock the first in line too.
---[spring]     PERFORM FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1 FOR UPDATE;
+--[spring]     PERFORM FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.slot LIMIT 1 FOR UPDATE;
     DELETE FROM leasehold.entry e WHERE e.entry = p_entry AND e.namespace = p_namespace AND e.name = p_name
     RETURNING CASE WHEN e.expires_at <= v_now THEN 'gone' WHEN e.holds THEN 'holding' ELSE 'waiting' END,
-        e.client <> p_client
-            OR EXISTS (SELECT FROM leasehold.entry o
-                WHERE o.namespace = p_namespace AND o.name = p_name AND o.ticket <> e.ticket)
-            OR EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name)
---[spring]             OR true -- there is a row to be given back
-        , e.holds, e.client, e.hears
-    INTO v_was, v_matters, v_held, v_client, v_hears;
-    -- As a rule that is nobody else's concern.
-    IF NOT v_matters THEN
-        RETURN v_was;
-    END IF;
-    IF v_was IS NULL THEN
+        e.holds, e.client, e.hears
+    INTO standing, v_held, v_client, v_hears;
+    IF standing IS NULL THEN
+        standing := 'gone';
 --[spring]         -- A program of another kind is taken out like one of ours.
 --[spring]         IF leasehold.delete_foreign(p_namespace, p_name, p_entry, v_now) THEN
 --[spring]             PERFORM leasehold.settle(p_namespace, p_name, v_now);
 --[spring]             PERFORM leasehold.publish(p_namespace, p_name, v_now);
---[spring]             RETURN 'holding';
+--[spring]             standing := 'holding';
 --[spring]         END IF;
-        RETURN 'gone';
+        RETURN;
     END IF;
 --[spring]     IF NOT leasehold.pass_row(p_namespace, p_name, p_entry, v_now) THEN
 --[spring]         PERFORM leasehold.nudge(p_namespace, p_name);
 --[spring]     END IF;
-    SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
+    SELECT s.changed, s.capacity IS NOT NULL INTO v_changed, crowded FROM leasehold.settle(p_namespace, p_name, v_now) s;
     IF v_hears AND v_client <> p_client THEN
         PERFORM pg_notify('leasehold_' || v_client, 'x ' || encode(p_entry, 'hex'));
     END IF;
     IF v_changed OR v_held THEN
-        PERFORM leasehold.publish(p_namespace, p_name, v_now);
+        crowded := leasehold.publish(p_namespace, p_name, v_now) OR crowded;
     END IF;
-    RETURN v_was;
 END $$;
 
 -- Extends the leases that are not over, and says of each of them whether its holder has been asked to let go. One UPDATE, of
@@ -440,7 +449,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- Takes everybody out of a line whose lease is over. Returns the time.
+-- Takes everybody out of a line whose lease is over, and whoever stands in for followers that there are none of. Returns the time.
 CREATE FUNCTION leasehold.tidy(p_namespace text, p_name bytea) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -452,6 +461,8 @@ BEGIN
 --[spring]         AND NOT e.holds -- `settle` takes that one out, whose row goes to the next
     ;
     v_gone := FOUND;
+    DELETE FROM leasehold.entry e WHERE e.entry = leasehold.stand_in(p_namespace, p_name)
+        AND NOT EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name);
     SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
 --[spring]     IF v_gone THEN
 --[spring]         PERFORM leasehold.nudge(p_namespace, p_name);
@@ -478,7 +489,7 @@ CREATE FUNCTION leasehold.list(p_namespace text, p_after bytea, p_keys_max bigin
 RETURNS SETOF record LANGUAGE plpgsql AS $$
 BEGIN
     FOR name IN
-        SELECT DISTINCT e.name FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name > p_after
+        SELECT DISTINCT e.name FROM leasehold.entry e WHERE e.namespace = p_namespace AND e.name > p_after AND e.weight > 0
         ORDER BY e.name LIMIT p_keys_max
     LOOP
         line := leasehold.inspect(p_namespace, name);
@@ -496,6 +507,15 @@ BEGIN
     INSERT INTO leasehold.watcher AS w (namespace, name, client, expires_at)
     VALUES (p_namespace, p_name, p_client, v_now + interval '1 minute')
     ON CONFLICT (namespace, name, client) DO UPDATE SET expires_at = excluded.expires_at;
+    -- From here on nobody comes or leaves unseen. One that is just going is waited for.
+    UPDATE leasehold.entry e SET alone = false WHERE e.namespace = p_namespace AND e.name = p_name AND e.alone;
+    INSERT INTO leasehold.entry (namespace, name, slot, ticket, entry, client, hears, weight, capacity, holds, owner, host, pid,
+        entered_at, expires_at)
+    SELECT p_namespace, p_name, coalesce(max(l.slot) + 1, 0), nextval('leasehold.ticket'),
+        leasehold.stand_in(p_namespace, p_name), '', false, 0, 0, true, '', '', 0, v_now, 'infinity'
+    FROM leasehold.entry l WHERE l.namespace = p_namespace AND l.name = p_name
+--[spring]     HAVING false -- nobody is ever alone
+    ON CONFLICT (entry) DO NOTHING;
     PERFORM leasehold.tell(p_client, 'b ' || p_watch, p_namespace, p_name,
         leasehold.show(p_namespace, p_name, v_now, false));
 END $$;
@@ -507,9 +527,12 @@ LANGUAGE sql AS $$
 $$;
 
 CREATE FUNCTION leasehold.unwatch(p_namespace text, p_name bytea, p_client text) RETURNS void
-LANGUAGE sql AS $$
-    DELETE FROM leasehold.watcher WHERE namespace = p_namespace AND name = p_name AND client = p_client
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM leasehold.lock_line(p_namespace, p_name);
+    DELETE FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name AND w.client = p_client;
+    PERFORM leasehold.tidy(p_namespace, p_name);
+END $$;
 
 -- Where entries stand, for a client that cannot be told: which of them hold, how many of the nearest are ahead, and who is
 -- the first in line, which changes whenever the line moves.
@@ -518,9 +541,9 @@ CREATE FUNCTION leasehold.stand(p_entries bytea[], OUT entry bytea, OUT ticket b
 RETURNS SETOF record LANGUAGE sql STABLE AS $$
     SELECT e.entry, e.ticket, e.holds, (SELECT count(*) FROM (
         SELECT FROM leasehold.entry a
-        WHERE a.namespace = e.namespace AND a.name = e.name AND a.ticket < e.ticket LIMIT 16) AS near),
+        WHERE a.namespace = e.namespace AND a.name = e.name AND a.slot < e.slot AND a.weight > 0 LIMIT 16) AS near),
         coalesce((SELECT a.ticket FROM leasehold.entry a WHERE a.namespace = e.namespace AND a.name = e.name
-            AND a.expires_at > clock_timestamp() ORDER BY a.ticket LIMIT 1), e.ticket)
+            AND a.weight > 0 AND a.expires_at > clock_timestamp() ORDER BY a.slot LIMIT 1), e.ticket)
     FROM unnest(p_entries) AS w (entry) JOIN leasehold.entry e ON e.entry = w.entry
 $$;
 
@@ -538,11 +561,13 @@ BEGIN
     DELETE FROM leasehold.watcher w WHERE w.expires_at < clock_timestamp();
     FOR v_key IN
         SELECT DISTINCT e.namespace, e.name FROM leasehold.entry e WHERE e.expires_at < clock_timestamp()
+            OR e.weight = 0 AND NOT EXISTS (
+                SELECT FROM leasehold.watcher w WHERE w.namespace = e.namespace AND w.name = e.name)
         ORDER BY e.namespace, e.name LIMIT 10000
     LOOP
         PERFORM leasehold.tidy(v_key.namespace, v_key.name);
     END LOOP;
 END $$;
 
-INSERT INTO leasehold.store (version) VALUES (1);
---[spring] UPDATE leasehold.store SET version = 101, region = leasehold.region(), ttl_ms = leasehold.ttl_ms();
+INSERT INTO leasehold.store (version) VALUES (2);
+--[spring] UPDATE leasehold.store SET version = 102, region = leasehold.region(), ttl_ms = leasehold.ttl_ms();

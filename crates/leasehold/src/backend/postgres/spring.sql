@@ -115,7 +115,7 @@ DECLARE
     v_next record;
 BEGIN
     SELECT e.entry, e.expires_at INTO v_next FROM leasehold.entry e
-    WHERE e.namespace = p_namespace AND e.name = p_name AND e.expires_at > p_now ORDER BY e.ticket LIMIT 1 FOR UPDATE;
+    WHERE e.namespace = p_namespace AND e.name = p_name AND e.expires_at > p_now ORDER BY e.slot LIMIT 1 FOR UPDATE;
     IF FOUND THEN
         RETURN leasehold.hand_row(p_namespace, p_name, p_gone, v_next.entry, p_now, v_next.expires_at);
     END IF;
@@ -189,7 +189,7 @@ DECLARE
     v_first record;
 BEGIN
     SELECT e.entry, e.client, e.hears, e.holds INTO v_first FROM leasehold.entry e
-    WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.ticket LIMIT 1;
+    WHERE e.namespace = p_namespace AND e.name = p_name ORDER BY e.slot LIMIT 1;
     IF v_first.hears AND NOT v_first.holds THEN
         PERFORM pg_notify('leasehold_' || v_first.client, 'n ' || encode(v_first.entry, 'hex'));
     END IF;
