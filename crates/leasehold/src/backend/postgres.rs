@@ -3,7 +3,7 @@
 //! A lock that nobody has is taken by one INSERT, and given back by one DELETE. Where others are in line, and for everything
 //! else, a verb is one call of a function of ours. Either is one statement: it happens entirely or not at all, on the server's
 //! own clock, and commits once. Trips: one to enter, one to leave, none for the waiter that a departure hands over to, one for a
-//! thousand renewals; and one more for whoever finds a line where there was none, or had none behind it when it came.
+//! thousand renewals; and one more for whoever finds a line that it did not expect, or whom others have joined since it came.
 
 mod address;
 mod checkup;

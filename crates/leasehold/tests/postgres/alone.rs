@@ -256,3 +256,17 @@ async fn whoever_follows_a_key_is_told_of_every_holder_and_leaves_nothing_when_i
     })
     .await;
 }
+
+/// As when the whole client was suspended for longer than a watch lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_did_not_keep_its_watch_in_time_follows_anew() {
+    let server = Server::start().unwrap();
+    let (locks, watching) = (connect(&server.url()).await, Postgres::connect(&server.url()).await.unwrap());
+    let mut views = watching.watch(&Key::new(&Namespace::default(), "k").unwrap());
+    assert_eq!(holders(soon("the state that it begins with", views.next()).await), 0);
+    server.sql("UPDATE leasehold.watcher SET expires_at = clock_timestamp()");
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(holders(soon("it looks anew", views.next()).await), 1);
+    guard.release().await.unwrap();
+    assert_eq!(holders(soon("the news of its end", views.next()).await), 0);
+}

@@ -175,3 +175,21 @@ async fn a_renewal_does_not_bring_back_a_lease_that_is_over() {
     server.sql("UPDATE leasehold.entry SET expires_at = clock_timestamp() - interval '1 second'");
     assert_eq!(soon("the next renewal", guard.lost()).await, Loss::Gone);
 }
+
+/// The server writes what it would write by itself only every ten seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_holder_was_told_is_on_disk_though_the_server_does_not_wait_for_that_by_itself() {
+    let server =
+        Server::builder().setting("synchronous_commit", "off").setting("wal_writer_delay", "10s").start().unwrap();
+    let locks = Locks::builder(&server.url()).ttl(Duration::from_secs(2)).connect().await.unwrap();
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    let ends = || server.sql("SELECT expires_at FROM leasehold.entry");
+    let unwritten = || server.sql("SELECT pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn()");
+    assert_eq!(unwritten(), "0", "the grant");
+    for _ in 0..3 {
+        let before = ends();
+        soon("it is renewed", async { while ends() == before {} }).await;
+        assert_eq!(unwritten(), "0", "a renewal");
+    }
+    guard.release().await.unwrap();
+}

@@ -135,13 +135,17 @@ impl Hub {
     /// Messages may have been missed: everybody looks for themselves.
     pub(super) fn let_all_look(&self) {
         self.waiters.let_all_look();
+        self.let_followers_look();
+    }
+
+    pub(super) fn let_followers_look(&self) {
         for topic in locked(&self.followed).values() {
             let _ = topic.news.send(Heard::Gap);
         }
     }
 
-    pub(super) fn follows_any(&self) -> bool {
-        !locked(&self.followed).is_empty()
+    pub(super) fn keys_followed(&self) -> usize {
+        locked(&self.followed).len()
     }
 
     pub(super) fn follows(&self, key: &Key) -> bool {

@@ -87,11 +87,16 @@ impl Ear {
         }
         if pings.is_multiple_of(CHORES_EVERY) {
             let schema = &self.pool.settings.schema;
-            let _ = self.pool.ask(&schema.named("SELECT leasehold.sweep()"), &[]).await; // the next one will do
-            if self.hub.follows_any() {
-                let keep = schema.named("SELECT leasehold.keep_watching($1)");
-                let _ = self.pool.ask(&keep, &[Value::text(&self.hub.client)]).await; // likewise
+            if self.hub.keys_followed() > 0 {
+                let keep = schema.named("SELECT leasehold.keep_watching($1) AS kept");
+                let kept = self.pool.ask(&keep, &[Value::text(&self.hub.client)]).await;
+                let kept = kept.and_then(|rows| reply::column::<i64>(reply::only(&rows)?, "kept"));
+                // Nobody tells us of a key that we did not keep in time. The next try will do if this one failed.
+                if kept.is_ok_and(|kept| usize::try_from(kept).is_ok_and(|kept| kept < self.hub.keys_followed())) {
+                    self.hub.let_followers_look();
+                }
             }
+            let _ = self.pool.ask(&schema.named("SELECT leasehold.sweep()"), &[]).await; // likewise
         }
         link.command("SELECT 1").await.is_ok()
     }

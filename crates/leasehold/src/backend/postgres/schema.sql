@@ -107,12 +107,13 @@ $$;
 -- The entry that stands where somebody follows a key.
 CREATE FUNCTION leasehold.stand_in(p_namespace text, p_name bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT decode(md5(p_namespace || '/' || encode(p_name, 'hex')), 'hex')
+    SELECT int8send(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 1))
+        || int8send(hashtextextended(p_namespace || '/' || encode(p_name, 'hex'), 2))
 $$;
 
 -- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over
 -- as far as the first that does not fit, lets the rest hold whose turn has come, and tells them; and sees to it that the first has
--- slot 0. Returns what the line has
+-- slot 0, unless it waits for somebody of another kind. Returns what the line has
 -- to give (null if nobody is in it), how much of that is left to whoever comes next (negative if somebody waits), how many
 -- hold, when the first of their leases ends, and whether anything changed.
 CREATE FUNCTION leasehold.settle(p_namespace text, p_name bytea, p_now timestamptz,
@@ -407,6 +408,8 @@ RETURNS SETOF record LANGUAGE sql AS $$
     WITH due AS (
         SELECT e.entry, w.ttl_us FROM unnest(p_entries, p_ttls_us) AS w (entry, ttl_us)
         JOIN leasehold.entry e ON e.entry = w.entry AND e.expires_at > clock_timestamp()
+        -- What its holder was told must not be forgotten in a crash.
+        WHERE CASE WHEN current_setting('synchronous_commit') = 'off' THEN leasehold.make_fit() ELSE true END
         ORDER BY e.ticket FOR UPDATE OF e
     )
     UPDATE leasehold.entry e
@@ -449,7 +452,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Takes everybody out of a line whose lease is over, and whoever stands in for followers that there are none of. Returns the time.
+-- Takes everybody out of a line whose lease is over, followers that are gone, and whoever stood in for the last of them. Returns
+-- the time.
 CREATE FUNCTION leasehold.tidy(p_namespace text, p_name bytea) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -461,6 +465,7 @@ BEGIN
 --[spring]         AND NOT e.holds -- `settle` takes that one out, whose row goes to the next
     ;
     v_gone := FOUND;
+    DELETE FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name AND w.expires_at <= v_now;
     DELETE FROM leasehold.entry e WHERE e.entry = leasehold.stand_in(p_namespace, p_name)
         AND NOT EXISTS (SELECT FROM leasehold.watcher w WHERE w.namespace = p_namespace AND w.name = p_name);
     SELECT s.changed INTO v_changed FROM leasehold.settle(p_namespace, p_name, v_now) s;
@@ -520,10 +525,15 @@ BEGIN
         leasehold.show(p_namespace, p_name, v_now, false));
 END $$;
 
--- What a client follows, it follows for another minute.
-CREATE FUNCTION leasehold.keep_watching(p_client text) RETURNS void
+-- What a client follows, it follows for another minute. Returns how many keys those are: what it did not keep in time, it has to
+-- follow anew.
+CREATE FUNCTION leasehold.keep_watching(p_client text) RETURNS bigint
 LANGUAGE sql AS $$
-    UPDATE leasehold.watcher SET expires_at = clock_timestamp() + interval '1 minute' WHERE client = p_client
+    WITH kept AS (
+        UPDATE leasehold.watcher SET expires_at = clock_timestamp() + interval '1 minute'
+        WHERE client = p_client AND expires_at > clock_timestamp() RETURNING 1
+    )
+    SELECT count(*) FROM kept
 $$;
 
 CREATE FUNCTION leasehold.unwatch(p_namespace text, p_name bytea, p_client text) RETURNS void
@@ -548,7 +558,8 @@ RETURNS SETOF record LANGUAGE sql STABLE AS $$
 $$;
 
 -- Takes out what nobody comes back for: entries and watchers of clients that are gone, on keys that nobody uses. Whoever
--- asks, it is done once a minute.
+-- asks, it is done once a minute, and for a few hundred keys: they are locked until it commits, and the server has room for a few
+-- thousand locks in all.
 CREATE FUNCTION leasehold.sweep() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -558,12 +569,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    DELETE FROM leasehold.watcher w WHERE w.expires_at < clock_timestamp();
     FOR v_key IN
-        SELECT DISTINCT e.namespace, e.name FROM leasehold.entry e WHERE e.expires_at < clock_timestamp()
-            OR e.weight = 0 AND NOT EXISTS (
-                SELECT FROM leasehold.watcher w WHERE w.namespace = e.namespace AND w.name = e.name)
-        ORDER BY e.namespace, e.name LIMIT 10000
+        SELECT e.namespace, e.name FROM leasehold.entry e WHERE e.expires_at < clock_timestamp()
+        UNION SELECT w.namespace, w.name FROM leasehold.watcher w WHERE w.expires_at < clock_timestamp()
+        ORDER BY namespace, name LIMIT 500
     LOOP
         PERFORM leasehold.tidy(v_key.namespace, v_key.name);
     END LOOP;

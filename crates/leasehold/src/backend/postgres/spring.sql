@@ -207,6 +207,7 @@ BEGIN
         SELECT e.namespace, e.name, e.entry, e.holds, e.yield_asked, e.expires_at, w.ttl_us
         FROM unnest(p_entries, p_ttls_us) AS w (entry, ttl_us)
         JOIN leasehold.entry e ON e.entry = w.entry
+        WHERE CASE WHEN current_setting('synchronous_commit') = 'off' THEN leasehold.make_fit() ELSE true END
         ORDER BY e.ticket FOR UPDATE OF e
     LOOP
         v_now := clock_timestamp();
