@@ -34,6 +34,9 @@ pub(crate) trait Store: Send + Sync {
     /// How many requests it has had so far, by its own count.
     fn requests(&self) -> Option<u64>;
 
+    /// Returns when it has cleaned up behind what was measured before, so that this is not measured along with what comes next.
+    fn rest(&self) {}
+
     /// How many can wait in one line and still be answered in time.
     fn waiters_max(&self) -> usize {
         usize::MAX

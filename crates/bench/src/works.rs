@@ -85,6 +85,7 @@ impl<'a> Bench<'a> {
     pub(crate) async fn run(&mut self, rivals: &mut [Rival]) {
         // First, while our process is small: later it has memory to use again, and hardly grows.
         held::held(self, &rivals[0]).await;
+        self.store.rest();
         pairs::pairs(self, rivals).await;
         self.pair_requests(&rivals[0]).await;
         pairs::crowd(self, rivals).await;

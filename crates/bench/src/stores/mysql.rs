@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use super::Store;
 use crate::contender::{Contender, Lock, POLL, Rival};
+use crate::progress;
 use crate::sample::BARE;
 
 /// As many as we use ourselves unless told otherwise.
@@ -53,6 +54,22 @@ impl Store for Mysql {
 
     fn peers(&self) -> BoxFuture<'_, Vec<Rival>> {
         Box::pin(async { Vec::new() })
+    }
+
+    /// What was deleted is taken out of the tables in the background.
+    fn rest(&self) {
+        const LEFT_MAX: u32 = 1000;
+        let left = || self.0.sql("SHOW GLOBAL STATUS LIKE 'Innodb_history_list_length'");
+        let is_done = || {
+            left()
+                .split_whitespace()
+                .last()
+                .and_then(|count| count.parse().ok())
+                .is_none_or(|left: u32| left < LEFT_MAX)
+        };
+        if let Err(late) = leasehold_testbed::until("deleted rows are gone", is_done) {
+            progress::say(&format!("mysql: {late}"));
+        }
     }
 
     /// Statements that clients have sent, without those within a procedure.

@@ -61,6 +61,11 @@ impl Store for Postgres {
         Box::pin(async { vec![self.polling("100 ms poller", SPRINGS_POLL).await] })
     }
 
+    fn rest(&self) {
+        self.0.sql("VACUUM ANALYZE");
+        self.0.sql("CHECKPOINT");
+    }
+
     /// Statements that clients have sent, without those within a function. The server's own statistics lag by seconds.
     fn requests(&self) -> Option<u64> {
         self.0.sql("SELECT sum(calls)::bigint FROM pg_stat_statements").parse().ok()
