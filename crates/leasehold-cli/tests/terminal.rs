@@ -82,6 +82,14 @@ impl<'a> Shell<'a> {
         self.await_text(PROMPT)
     }
 
+    /// Waits until the shell has noticed that its job is stopped: until then it would not let it go on.
+    fn await_stop(&mut self) {
+        until("the shell knows of the stop", || {
+            self.enter("jobs");
+            self.await_prompt().contains("Stopped")
+        });
+    }
+
     /// The exit code of the last command, which must have ended.
     fn code(&mut self) -> String {
         self.enter("echo \"code=$?.\"");
@@ -183,6 +191,7 @@ fn a_command_in_the_background_stops_when_it_reads_and_goes_on_in_the_foreground
     shell.await_prompt();
     let command = shell.command();
     until("it is stopped", || is_stopped(command) && is_stopped(shell.holder()));
+    shell.await_stop();
     shell.enter("fg");
     until("it goes on", || !is_stopped(command));
     shell.enter("typed");

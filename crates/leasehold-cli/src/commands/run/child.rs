@@ -87,7 +87,8 @@ impl Child {
         while let Ok(Some(status)) = waitid(WaitId::Pid(self.group), options) {
             let (Some(terminal), Some(signal)) = (self.terminal, status.stopping_signal()) else { continue };
             let wants_terminal = [Signal::TTIN, Signal::TTOU].iter().any(|wants| wants.as_raw() == signal);
-            if wants_terminal && terminal.is_ours() {
+            // One that asks as soon as it runs may have been stopped for it just before it was given the terminal.
+            if wants_terminal && (terminal.is_ours() || terminal.belongs_to(self.group)) {
                 self.go_on();
                 continue;
             }

@@ -113,9 +113,9 @@ $$;
 
 -- The rule: holders are the longest prefix of the line whose weights fit its capacity. Takes out those whose lease is over
 -- as far as the first that does not fit, lets the rest hold whose turn has come, and tells them; and sees to it that the first has
--- slot 0, unless it waits for somebody of another kind. Returns what the line has
--- to give (null if nobody is in it), how much of that is left to whoever comes next (negative if somebody waits), how many
--- hold, when the first of their leases ends, and whether anything changed.
+-- slot 0, unless it waits for somebody of another kind. Returns what the line has to give (null if nobody is in it), how much of
+-- that is left to whoever comes next (negative if somebody waits), how many hold, when the first of their leases ends, and whether
+-- anything changed.
 CREATE FUNCTION leasehold.settle(p_namespace text, p_name bytea, p_now timestamptz,
     OUT capacity bigint, OUT room bigint, OUT holders bigint, OUT soonest timestamptz, OUT changed boolean)
 LANGUAGE plpgsql AS $$
